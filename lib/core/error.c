@@ -12,7 +12,8 @@
 #include <string.h>
 
 /* Not shared state: each thread has its own, as with errno. */
-static _Thread_local char adamod__message[512] = "no error";
+static _Thread_local char adamod__message[ADAMOD__MESSAGE + 8] = "no error";
+static _Thread_local adamod_status adamod__status;
 
 /* Code points that a terminal obeys, or that change the order in which it shows others: controls (C0, DEL, C1), marks of
  * direction, separators of lines, embeddings, overrides and isolates, and what older versions of Unicode had of them. */
@@ -74,7 +75,25 @@ adamod_status adamod__fail(adamod_status status, const char *format, ...) {
     vsnprintf(text + prefix, sizeof text - prefix, format, arguments);
     va_end(arguments);
     adamod__keep_message(text);
-    return status;
+    return adamod__status = status;
+}
+
+adamod_status adamod__context(const char *format, ...) {
+    char text[ADAMOD__MESSAGE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return adamod__fail(adamod__status, "%s%s", text, adamod__last_message());
+}
+
+void adamod__save_failure(adamod__failure *out) {
+    out->status = adamod__status;
+    snprintf(out->message, sizeof out->message, "%s", adamod__last_message());
+}
+
+adamod_status adamod__fail_again(const adamod__failure *failure) {
+    return adamod__fail(failure->status, "%s", failure->message);
 }
 
 /* The program may have set a locale whose numbers have a comma, and another rounding, which libc's conversions follow; the

@@ -10,10 +10,37 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Writes the thread's last-error line and returns status, so that a failure is one statement. */
-adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The convention of the whole tree: a function that can fail returns 0 (or a pointer that is not NULL, or true), or a negative
+ * status after it has set the thread's message with adamod__fail. No function takes a buffer for its message.
+ *
+ *     if (n < 0) return adamod__refuse("%s is %d, expected a number above 0", name, n);
+ *     if (!file) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, strerror(errno));
+ *     if (parse(text)) return adamod__context("%s:%d: ", path, line);
+ *
+ * A function that calls others after a failure, to clean up or to look for a remedy, saves the failure if they can fail. */
 
-/* The thread's last-error line without the "adamod: " it begins with. */
+/* A longer message loses its middle. */
+#define ADAMOD__MESSAGE 2048
+
+/* Sets the thread's message and returns status. The arguments may include adamod__last_message(). */
+adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for input that is not as it should be. */
+#define adamod__refuse(...) adamod__fail(ADAMOD_ERROR_ARGUMENT, __VA_ARGS__)
+/* Puts text in front of the thread's message and returns the status of its failure. */
+adamod_status adamod__context(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A failure to report later, or from another thread. */
+typedef struct adamod__failure {
+    adamod_status status; /* ADAMOD_OK: none */
+    char message[ADAMOD__MESSAGE];
+} adamod__failure;
+
+/* Copies the thread's last failure. */
+void adamod__save_failure(adamod__failure *out);
+/* Makes it the thread's last failure and returns its status. */
+adamod_status adamod__fail_again(const adamod__failure *failure);
+
+/* The thread's message: adamod_last_error without "adamod: " at its beginning. */
 static inline const char *adamod__last_message(void) {
     static const char prefix[] = "adamod: ";
     const char *line = adamod_last_error();

@@ -67,14 +67,12 @@ const char *adamod__st_tensor_bytes(adamod__st_dtype dtype, int ndim, const int6
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
 adamod_status adamod__st_fail(const st_report *to, adamod_status status, const char *format, ...) {
-    int used = snprintf(to->msg, to->size, "%s: ", to->path);
-    if (used >= 0 && (size_t)used < to->size) {
-        va_list args;
-        va_start(args, format);
-        (void)vsnprintf(to->msg + used, to->size - (size_t)used, format, args);
-        va_end(args);
-    }
-    return status;
+    char text[ADAMOD__MESSAGE];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return adamod__fail(status, "%s: %s", to->path, text);
 }
 
 adamod_status adamod__st_fail_memory(const st_report *to) {

@@ -13,7 +13,7 @@
  * and keys, unknown fields, the character U+0000, more than 8 dimensions and numbers that are not plain integers.
  * Memory taken is proportional to the header's real length, time to n log n.
  *
- * Every function that can fail writes one line into msg (msg_size may be 0), starting with the file's path:
+ * Messages begin with the file's path:
  * "x.safetensors: tensor "w": data_offsets [0, 8] hold 8 bytes, shape and dtype F32 need 12".
  * Memory comes from malloc. Nothing is global; one adamod__st_file may be read by several threads at once.
  *
@@ -30,7 +30,6 @@
 #include <stdint.h>
 
 #define ADAMOD__ST_MAX_HEADER 100000000u
-#define ADAMOD__ST_MESSAGE 4608 /* for msg: room for any path */
 
 /* The length of the character at s, which has n >= 1 bytes; 0 if it is not well-formed UTF-8. */
 size_t adamod__utf8_length(const char *s, size_t n);
@@ -105,23 +104,22 @@ const char *adamod__st_dtype_name(adamod__st_dtype dtype);
 unsigned adamod__st_dtype_bits(adamod__st_dtype dtype);
 
 /* Opens a file and checks all of its header. On failure *out is empty, and closing it does nothing. */
-adamod_status adamod__st_open(const char *path, adamod__st_file *out, char *msg, size_t msg_size);
+adamod_status adamod__st_open(const char *path, adamod__st_file *out);
 
 /* The same, refusing a header of more than most bytes before memory is taken for it. */
-adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out, char *msg, size_t msg_size);
+adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out);
 
 /* The same for a header (without its length) in memory, of a file with data_size bytes of data. path is for messages
  * only; nothing of json is kept. There is nothing to adamod__st_read. */
-adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path, adamod__st_file *out,
-                               char *msg, size_t msg_size);
+adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path,
+                               adamod__st_file *out);
 
 /* NULL if there is none. They live until the file is closed. */
 const adamod__st_entry *adamod__st_find(const adamod__st_file *file, const char *name);
 const char *adamod__st_metadata(const adamod__st_file *file, const char *key);
 
 /* Reads the end - begin bytes of an entry of this file, and verifies its checksum. */
-adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entry *entry, void *dst, char *msg,
-                              size_t msg_size);
+adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entry *entry, void *dst);
 
 /* Frees everything; file may be NULL, {0} or closed already. */
 void adamod__st_close(adamod__st_file *file);
@@ -129,7 +127,7 @@ void adamod__st_close(adamod__st_file *file);
 /* Writes a file, which is there whole or not at all: see file.h. The largest elements come first, then names decide: so
  * each tensor is aligned to its elements, and equal input gives equal bytes. */
 adamod_status adamod__st_write(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
-                               const adamod__st_tensor *tensors, size_t n_tensors, char *msg, size_t msg_size);
+                               const adamod__st_tensor *tensors, size_t n_tensors);
 
 /* What adamod__st_write writes: the header with its length, then the data of the n tensors in this order. */
 typedef struct adamod__st_plan {
@@ -140,8 +138,7 @@ typedef struct adamod__st_plan {
 } adamod__st_plan;
 
 adamod_status adamod__st_plan_make(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
-                                   const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out, char *msg,
-                                   size_t msg_size);
+                                   const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out);
 /* The checksum of tensor order[i]; and the header's, when it knows all of these. */
 void adamod__st_plan_sum(adamod__st_plan *plan, size_t i, uint32_t sum);
 void adamod__st_plan_seal(adamod__st_plan *plan);

@@ -452,9 +452,9 @@ adamod_status adamod__st_parse_text(const st_report *to, char *json, size_t len,
     return st_check_names(to, file);
 }
 
-adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path, adamod__st_file *out,
-                               char *msg, size_t msg_size) {
-    st_report to = {path, msg, msg_size};
+adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path,
+                               adamod__st_file *out) {
+    st_report to = {path};
     *out = (adamod__st_file){0};
     if (len > ADAMOD__ST_MAX_HEADER)
         return adamod__st_fail(&to, ADAMOD_ERROR_FORMAT, "header length %zu exceeds the limit of %u bytes", len,

@@ -6,6 +6,7 @@
 #define ADAMOD_SAFETENSORS_INTERNAL_H
 
 #include "core/crc32.h"
+#include "core/error.h"
 #include "core/safetensors.h"
 
 #define ST_TRY(call)                                                                                                   \
@@ -29,14 +30,11 @@
 /* Data is read and written in pieces that stay in the cache while they are summed. */
 #define ADAMOD__ST_PIECE ((uint64_t)1 << 18)
 
-/* Where to complain. */
+/* Begins the message of a failure. */
 typedef struct st_report {
     const char *path;
-    char *msg;
-    size_t size;
 } st_report;
 
-/* Each writes the line and returns the status. */
 adamod_status adamod__st_fail(const st_report *to, adamod_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 adamod_status adamod__st_fail_memory(const st_report *to);

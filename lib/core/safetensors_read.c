@@ -69,9 +69,8 @@ static adamod_status st_read_header(const st_report *to, int fd, uint64_t most, 
     return status;
 }
 
-adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out, char *msg,
-                                     size_t msg_size) {
-    st_report to = {path, msg, msg_size};
+adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out) {
+    st_report to = {path};
     *out = (adamod__st_file){0};
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
     int fd = adamod__file_open(path, O_RDONLY | O_NONBLOCK);
@@ -88,13 +87,12 @@ adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st
     return status;
 }
 
-adamod_status adamod__st_open(const char *path, adamod__st_file *out, char *msg, size_t msg_size) {
-    return adamod__st_open_within(path, ADAMOD__ST_MAX_HEADER, out, msg, msg_size);
+adamod_status adamod__st_open(const char *path, adamod__st_file *out) {
+    return adamod__st_open_within(path, ADAMOD__ST_MAX_HEADER, out);
 }
 
-adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entry *entry, void *dst, char *msg,
-                              size_t msg_size) {
-    st_report to = {file->path ? file->path : "safetensors", msg, msg_size};
+adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entry *entry, void *dst) {
+    st_report to = {file->path ? file->path : "safetensors"};
     uint32_t sum = 0;
     if (!file->path) return adamod__st_fail(&to, ADAMOD_ERROR_ARGUMENT, "no file is open");
     ST_TRY(st_read_at(&to, file->fd, file->data_start + entry->begin, dst, entry->end - entry->begin,

@@ -221,9 +221,8 @@ void adamod__st_plan_seal(adamod__st_plan *plan) {
 }
 
 adamod_status adamod__st_plan_make(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
-                                   const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out, char *msg,
-                                   size_t msg_size) {
-    st_report to = {path, msg, msg_size};
+                                   const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out) {
+    st_report to = {path};
     *out = (adamod__st_plan){.n = n_tensors};
     adamod_status status = st_check_metadata(&to, metadata, n_metadata);
     if (status == ADAMOD_OK) status = st_order_tensors(&to, tensors, n_tensors, &out->order);
@@ -284,11 +283,11 @@ static adamod_status st_check_data(const st_report *to, const adamod__st_tensor 
 }
 
 adamod_status adamod__st_write(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
-                               const adamod__st_tensor *tensors, size_t n_tensors, char *msg, size_t msg_size) {
-    st_report to = {path, msg, msg_size};
+                               const adamod__st_tensor *tensors, size_t n_tensors) {
+    st_report to = {path};
     adamod__output out;
     adamod__st_plan plan;
-    ST_TRY(adamod__st_plan_make(path, metadata, n_metadata, tensors, n_tensors, &plan, msg, msg_size));
+    ST_TRY(adamod__st_plan_make(path, metadata, n_metadata, tensors, n_tensors, &plan));
     adamod_status status = st_check_data(&to, tensors, n_tensors);
     if (status == ADAMOD_OK) {
         if (adamod__output_open(&out, path) || st_write_all(&out, &plan)) status = st_fail_output(&to, &out);

@@ -116,11 +116,9 @@ adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "save: the path is empty");
     adamod__state_list list;
-    char message[ADAMOD__ST_MESSAGE];
     adamod_status status = adamod__state_list_make(opt, "", &list);
     if (status) return status;
-    status = adamod__st_write(path, list.metadata, ADAMOD__STATE_PAIRS, list.tensors, list.n, message, sizeof message);
-    if (status) adamod__fail(status, "%s", message);
+    status = adamod__st_write(path, list.metadata, ADAMOD__STATE_PAIRS, list.tensors, list.n);
     adamod__state_list_free(&list);
     return status;
 }
@@ -238,16 +236,14 @@ static adamod_status adamod__check_entry(const adamod__st_entry *e, const state_
 
 static adamod_status adamod__read_entry(const adamod_optimizer *opt, const incoming *in, const tensor *t,
                                         const state_ref *s, void **out) {
-    char message[ADAMOD__ST_MESSAGE];
     char *name = adamod__entry_name(in->prefix, t->name, s->name);
     if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for a name", in->path);
     const adamod__st_entry *e = adamod__st_find(in->file, name);
     adamod_status status = adamod__check_entry(e, s, in->path, name);
     if (status == ADAMOD_OK && s->bytes > 0) {
         *out = adamod__alloc(opt, s->bytes);
-        status = *out ? adamod__st_read(in->file, e, *out, message, sizeof message)
+        status = *out ? adamod__st_read(in->file, e, *out)
                       : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for '%s'", in->path, name);
-        if (status && *out) adamod__fail(status, "%s", message);
         const int64_t steps = !status && !s->data ? *(int64_t *)*out : 0;
         if (steps < 0 || steps > ADAMOD__MOST_STEPS) {
             status = adamod__fail(ADAMOD_ERROR_FORMAT, "%s: '%s' is %lld, expected a number of steps", in->path, name,
@@ -361,10 +357,8 @@ adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
                             "load: the parameters are the ones to evaluate with: end the evaluation first");
     }
     adamod__st_file file;
-    char message[ADAMOD__ST_MESSAGE];
-    adamod_status status =
-        adamod__st_open_within(path, adamod__state_header_limit(opt), &file, message, sizeof message);
-    if (status) return adamod__fail(status, "%s", message);
+    adamod_status status = adamod__st_open_within(path, adamod__state_header_limit(opt), &file);
+    if (status) return status;
     status = adamod__state_restore(opt, &file, path, "");
     adamod__st_close(&file);
     return status;

@@ -14,6 +14,7 @@
 #include "tasks/language.h"
 #include "train/train.h"
 #include "train/training_step.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -103,9 +104,6 @@ TEST(people_are_told_how_layers_run) {
 
 /* ---- the model ---- */
 
-#define MESSAGE message, sizeof message
-static char message[1024];
-
 static const char small[] =
     "data: {task: language, words: 40, branches: 2, order: 1, train: 4000, valid: 203, test: 100, batch: 8,\n"
     "  length: 10, spread: 2, valid_batch: 3, score_length: 20}\n"
@@ -113,15 +111,12 @@ static const char small[] =
     "optimizer: {rule: adamod, lr: 1e-2, clip_norm: 0.25}\n"
     "train: {steps: 10, evaluate_every: 5, checkpoint_every: 4, threads: 1, backend: cuda, precision: full}\n";
 
-static bool recipe_of(recipe *r, const char *const *assignments) {
-    return small_recipe(r, small, assignments, MESSAGE);
-}
+static bool recipe_of(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
     recipe r;
-    const bool ok =
-        CHECK(recipe_of(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE, MESSAGE) == 0);
-    if (!ok) puts(message);
+    const bool ok = CHECK(recipe_of(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE) == 0);
+    if (!ok) puts(adamod__last_message());
     return ok;
 }
 
@@ -255,7 +250,7 @@ static train_result run_in(const char *directory, bool resume, const char *const
     train_result out = {0};
     recipe r;
     const train_options o = {.directory = directory, .resume = resume};
-    if (!CHECK(recipe_of(&r, assignments) && train_run(&r, &o, &out, MESSAGE) == 0)) puts(message);
+    if (!CHECK(recipe_of(&r, assignments) && train_run(&r, &o, &out) == 0)) puts(adamod__last_message());
     return out;
 }
 
@@ -315,8 +310,7 @@ TEST(groups_of_parameters) {
             return;
         const size_t bytes = (size_t)e.params->count * sizeof(float);
         float *before = memcpy(malloc(bytes), e.params->data, bytes);
-        for (int k = 0; k < 8; k++)
-            CHECK(update_begin(&e, &at, false, &u, MESSAGE) == 0 && update_end(&e, &u, MESSAGE) == 0);
+        for (int k = 0; k < 8; k++) CHECK(update_begin(&e, &at, false, &u) == 0 && update_end(&e, &u) == 0);
         CHECK_INT(nn_params_fetch(e.params), ADAMOD_OK);
         for (int k = 0; k < e.params->n; k++) {
             const nn_param *p = &e.params->list[k];

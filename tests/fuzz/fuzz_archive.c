@@ -8,6 +8,7 @@
 #include "data/sets/archive_file.h"
 #include "data/sets/data_sets.h"
 #include "data/sets/folders.h"
+#include "core/error.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char msg[256], root[64], folder[80];
+static char root[64], folder[80];
 static const char *const members[] = {"a", "d/b", NULL};
 enum { MOST = 1 << 20 };
 
@@ -26,7 +27,7 @@ static void require(int condition) {
     if (!condition) abort();
 }
 
-static void leave(void) { (void)folder_remove(root, NULL, 0); }
+static void leave(void) { (void)folder_remove(root); }
 
 /* Whether a directory has these entries (of which the last is NULL) and no others. */
 static void check_entries(const char *path, const char *const *names, bool all) {
@@ -56,23 +57,26 @@ static void check_archive(const uint8_t *bytes, size_t n) {
     static const char *const top[] = {"a", "d", NULL}, *const below[] = {"b", NULL}, *const only[] = {"in", NULL};
     const archive_options o = {.members = members, .most = MOST};
     char path[128];
-    require(folder_remove(folder, msg, sizeof msg) == 0 && folder_make(folder, msg, sizeof msg) == 0);
-    const int failed = archive_unpack_bytes(bytes, n, "f", folder, &o, msg, sizeof msg);
+    require(folder_remove(folder) == 0 && folder_make(folder) == 0);
+    const int failed = archive_unpack_bytes(bytes, n, "f", folder, &o);
     check_entries(root, only, true);
     check_entries(folder, top, !failed);
     snprintf(path, sizeof path, "%s/d", folder);
     if (access(path, F_OK) == 0) check_entries(path, below, !failed);
     for (int i = 0; !failed && members[i]; i++) check_file(members[i]);
-    require(!failed || (strlen(msg) > 3 && *msg == 'f' && !strpbrk(msg, "\n\r\033")) || strstr(msg, "libarchive"));
+    require(!failed ||
+            (strlen(adamod__last_message()) > 3 && *adamod__last_message() == 'f' &&
+             !strpbrk(adamod__last_message(), "\n\r\033")) ||
+            strstr(adamod__last_message(), "libarchive"));
 }
 
 static void check_sources(const uint8_t *bytes, size_t n) {
     char path[80];
     data_sources s = {0};
     snprintf(path, sizeof path, "%s/mirrors", folder);
-    require(folder_make(folder, msg, sizeof msg) == 0);
-    require(text_write(path, (text_slice){(const char *)bytes, n}, msg, sizeof msg) == 0);
-    if (data_sources_read(&s, path, false, msg, sizeof msg)) require(strstr(msg, "mirrors") != NULL);
+    require(folder_make(folder) == 0);
+    require(text_write(path, (text_slice){(const char *)bytes, n}) == 0);
+    if (data_sources_read(&s, path, false)) require(strstr(adamod__last_message(), "mirrors") != NULL);
     for (int i = 0; i < s.n; i++) {
         require(strlen(s.list[i].url) > 6 && !strpbrk(s.list[i].url, " \n\t") && s.list[i].size >= 0);
         require(!*s.list[i].set || data_set_find(s.list[i].set));

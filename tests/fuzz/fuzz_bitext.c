@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "data/corpus.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static void check_text(const corpus_text *text, const corpus_options *o) {
     for (int64_t i = 0; i < text->n; i++) {
         text_slice src = corpus_sentence(&text->src, i), tgt = corpus_sentence(&text->tgt, i);
         int64_t n_src = text_count_tokens(text->unit, src), n_tgt = text_count_tokens(text->unit, tgt);
-        require(!text_check(src, "s", i, NULL, 0) && !text_check(tgt, "t", i, NULL, 0));
+        require(!text_check(src, "s", i) && !text_check(tgt, "t", i));
         require(!memchr(src.bytes, '\n', src.n) && !memchr(tgt.bytes, '\n', tgt.n));
         require(n_src > 0 && n_tgt > 0);
         if (o->max_tokens) require(n_src <= o->max_tokens && n_tgt <= o->max_tokens);
@@ -57,13 +58,12 @@ static void check_decoding(const corpus_text *text, const corpus_lines *lines, c
 }
 
 static void check_ids(const corpus_text *text, const vocab_options *options) {
-    char msg[256];
     vocab *v;
     corpus c;
-    require(!corpus_vocab(text, CORPUS_SOURCE | CORPUS_TARGET, options, &v, msg, sizeof msg));
+    require(!corpus_vocab(text, CORPUS_SOURCE | CORPUS_TARGET, options, &v));
     require(!options->max_size || vocab_size(v) <= options->max_size);
     for (int32_t id = VOCAB_SPECIALS; id < vocab_size(v); id++) require(vocab_find(v, vocab_token(v, id)) == id);
-    require(!corpus_encode(&c, text, v, v, msg, sizeof msg));
+    require(!corpus_encode(&c, text, v, v));
     check_decoding(text, &text->src, &c.src, v);
     check_decoding(text, &text->tgt, &c.tgt, v);
     corpus_free(&c);
@@ -71,11 +71,10 @@ static void check_ids(const corpus_text *text, const vocab_options *options) {
 }
 
 static void check_vocabulary(text_slice bytes) {
-    char msg[256] = "";
     vocab *v;
-    if (vocab_parse(&v, bytes, "f", msg, sizeof msg)) {
-        require(!v && msg[0] == 'f' && msg[1] == ':');
-        check_message(msg);
+    if (vocab_parse(&v, bytes, "f")) {
+        require(!v && adamod__last_message()[0] == 'f' && adamod__last_message()[1] == ':');
+        check_message(adamod__last_message());
         return;
     }
     size_t length = 0;
@@ -89,7 +88,6 @@ static void check_vocabulary(text_slice bytes) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char msg[256] = "";
     corpus_text text;
     if (size < 3) return 0;
     corpus_options options = {.unit = data[0] & 1 ? TEXT_CHARACTERS : TEXT_WORDS,
@@ -101,9 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t n = size - 3, n_src = split ? (size_t)(split - rest) : n;
     corpus_file src = {"f", {rest, n_src}}, tgt = {"f", split ? (text_slice){split + 1, n - n_src - 1} : src.bytes};
     check_vocabulary(src.bytes);
-    if (corpus_parse(&text, &src, &tgt, &options, msg, sizeof msg)) {
-        require(!text.n && !text.src.bytes && !text.tgt.bytes && msg[0] == 'f');
-        check_message(msg);
+    if (corpus_parse(&text, &src, &tgt, &options)) {
+        require(!text.n && !text.src.bytes && !text.tgt.bytes && adamod__last_message()[0] == 'f');
+        check_message(adamod__last_message());
         return 0;
     }
     check_text(&text, &options);

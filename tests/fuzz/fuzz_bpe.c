@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "data/bpe.h"
+#include "core/error.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static void apply_all(const bpe *b, text_slice text, const bpe_options *o) {
     bpe_worker *w = bpe_worker_create(b, o);
     require(w != NULL);
     for (text_slice line; text_next_line(&text, &line);) {
-        if (text_check(line, "t", 1, NULL, 0) || memchr(line.bytes, '~', line.n)) continue;
+        if (text_check(line, "t", 1) || memchr(line.bytes, '~', line.n)) continue;
         for (int twice = 0; twice < 2; twice++) {
             char *out = bpe_apply(w, line);
             require(out != NULL);
@@ -60,12 +61,12 @@ static void learn_all(text_slice text, int64_t merges, const bpe_options *o) {
     int64_t done;
     require(l != NULL);
     for (text_slice line; text_next_line(&text, &line);) {
-        if (!text_check(line, "t", 1, NULL, 0)) require(bpe_learner_add(l, line) == 0);
+        if (!text_check(line, "t", 1)) require(bpe_learner_add(l, line) == 0);
     }
-    char *words = bpe_learner_words(l), *codes = bpe_learner_run(l, merges, 2, &done), msg[256];
+    char *words = bpe_learner_words(l), *codes = bpe_learner_run(l, merges, 2, &done);
     require(words && codes && done >= 0 && done <= merges);
     bpe *b = NULL;
-    if (bpe_parse(&b, text_of(codes), -1, "c", msg, sizeof msg) == 0) apply_all(b, all, o);
+    if (bpe_parse(&b, text_of(codes), -1, "c") == 0) apply_all(b, all, o);
     bpe_free(b);
     free(words);
     free(codes);
@@ -73,17 +74,16 @@ static void learn_all(text_slice text, int64_t merges, const bpe_options *o) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char msg[256] = "";
     bpe *b;
     if (size < 1) return 0;
     text_slice rest = {(const char *)data + 1, size - 1};
     const text_slice codes = take(&rest), vocabulary = take(&rest), text = rest;
     const bpe_options o = {.separator = "~", .dropout = data[0] & 1 ? 0.4 : 0, .seed = data[0]};
-    if (bpe_parse(&b, codes, data[0] & 2 ? 3 : -1, "f", msg, sizeof msg) == 0) {
-        if (!(data[0] & 4) && bpe_restrict(b, vocabulary, 2, "~", "f", msg, sizeof msg)) require(*msg == 'f');
+    if (bpe_parse(&b, codes, data[0] & 2 ? 3 : -1, "f") == 0) {
+        if (!(data[0] & 4) && bpe_restrict(b, vocabulary, 2, "~", "f")) require(*adamod__last_message() == 'f');
         apply_all(b, text, &o);
     } else {
-        require(!b && *msg == 'f' && !strchr(msg, '\n'));
+        require(!b && *adamod__last_message() == 'f' && !strchr(adamod__last_message(), '\n'));
     }
     bpe_free(b);
     if (data[0] & 8) learn_all(text, data[0] & 16 ? 500 : 20, &o);

@@ -8,6 +8,7 @@
 #include "support/text.h"
 #include "data/cifar.h"
 #include "data/image_file.h"
+#include "core/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,18 +17,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char msg[256];
-
 static void require(int condition) {
     if (!condition) abort();
 }
 
-static void check_message(void) { require(strlen(msg) > 3 && !strpbrk(msg, "\n\r\033")); }
+static void check_message(void) {
+    require(strlen(adamod__last_message()) > 3 && !strpbrk(adamod__last_message(), "\n\r\033"));
+}
 
 static void check_cifar(cifar_kind kind, const uint8_t *bytes, size_t n) {
     static const int classes[] = {10, 100, 20};
     pictures p = {.size = 32};
-    if (cifar_parse(&p, "f", bytes, n, kind, msg, sizeof msg)) {
+    if (cifar_parse(&p, "f", bytes, n, kind)) {
         require(p.n == 0);
         check_message();
     } else {
@@ -41,8 +42,8 @@ static void check_names(const uint8_t *bytes, size_t n) {
     char path[64];
     class_names c;
     snprintf(path, sizeof path, "/dev/shm/adamod-fuzz-%ld", (long)getpid());
-    if (text_write(path, (text_slice){(const char *)bytes, n}, msg, sizeof msg)) return;
-    if (class_names_load(&c, path, msg, sizeof msg)) {
+    if (text_write(path, (text_slice){(const char *)bytes, n})) return;
+    if (class_names_load(&c, path)) {
         require(c.n == 0);
         check_message();
     } else {
@@ -55,12 +56,12 @@ static void check_names(const uint8_t *bytes, size_t n) {
 static void check_image(int least, const uint8_t *bytes, size_t n) {
     static uint8_t square[8 * 8 * 3];
     image x;
-    if (image_decode(&x, bytes, n, least, msg, sizeof msg)) {
-        require(!x.pixels && strlen(msg) > 3);
+    if (image_decode(&x, bytes, n, least)) {
+        require(!x.pixels && strlen(adamod__last_message()) > 3);
         return;
     }
     require(x.width > 0 && x.height > 0 && x.pixels);
-    require(image_square(&x, 8, square, msg, sizeof msg) == 0);
+    require(image_square(&x, 8, square) == 0);
     image_free(&x);
 }
 

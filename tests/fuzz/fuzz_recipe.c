@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include "tasks/tasks.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +30,11 @@ static char *written(const recipe *r, size_t *n) {
 }
 
 static void check_round_trip(const recipe *r) {
-    char message[512] = "";
     recipe again;
     size_t n, m;
     char *first = written(r, &n);
     recipe_defaults(&again, tasks_all);
-    require(recipe_parse(&again, first, n, "f", message, sizeof message) == 0);
+    require(recipe_parse(&again, first, n, "f") == 0);
     char *second = written(&again, &m);
     require(n == m && memcmp(first, second, n) == 0);
     free(first);
@@ -42,23 +42,22 @@ static void check_round_trip(const recipe *r) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char message[512] = "";
     recipe r, before;
     recipe_defaults(&r, tasks_all);
     before = r;
-    if (recipe_parse(&r, (const char *)data, size, "f", message, sizeof message)) {
-        check_line(message);
-        require(strncmp(message, "f:", 2) == 0 && memcmp(&r, &before, sizeof r) == 0);
+    if (recipe_parse(&r, (const char *)data, size, "f")) {
+        check_line(adamod__last_message());
+        require(strncmp(adamod__last_message(), "f:", 2) == 0 && memcmp(&r, &before, sizeof r) == 0);
         return 0;
     }
     check_round_trip(&r);
-    if (recipe_check(&r, message, sizeof message)) check_line(message);
+    if (recipe_check(&r)) check_line(adamod__last_message());
     /* The same bytes as the value of --set. */
     char text[128] = "name=";
     const size_t n = size < 100 ? size : 100;
     memcpy(text + 5, data, n);
     text[5 + n] = '\0';
-    if (recipe_set(&r, text, message, sizeof message)) check_line(message);
+    if (recipe_set(&r, text)) check_line(adamod__last_message());
     else check_round_trip(&r);
     return 0;
 }

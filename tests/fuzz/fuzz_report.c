@@ -12,6 +12,7 @@
 #endif
 #include "report/reader.h"
 #include "report/report.h"
+#include "core/error.h"
 
 #include <ftw.h>
 #include <stdlib.h>
@@ -90,21 +91,20 @@ static void check_run(const report_run *r) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char message[512] = "";
     report_run r;
     const char *const runs[] = {run};
     if (!*root) make_root();
     put_files(data, size);
-    if (report_run_read(&r, run, known, KNOWN, message, sizeof message)) {
-        check_line(message);
+    if (report_run_read(&r, run, known, KNOWN)) {
+        check_line(adamod__last_message());
         return 0;
     }
     check_run(&r);
     report_run_free(&r);
-    if (report_print_table(runs, 1, known, KNOWN, message, sizeof message)) check_line(message);
+    if (report_print_table(runs, 1, known, KNOWN)) check_line(adamod__last_message());
     uint32_t hash = 2166136261u; /* a page takes as long as some fifty tables */
     for (size_t i = 0; i < size; i++) hash = (hash ^ data[i]) * 16777619u;
     if (hash >> 8 & 15) return 0;
-    if (report_write(runs, 1, known, KNOWN, page, message, sizeof message)) check_line(message);
+    if (report_write(runs, 1, known, KNOWN, page)) check_line(adamod__last_message());
     return 0;
 }

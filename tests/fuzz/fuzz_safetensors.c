@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "core/safetensors.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,6 @@ static void check_equal(const adamod__st_file *a, const adamod__st_file *b) {
 }
 
 static void check_round_trip(const adamod__st_file *file, uint64_t data_size) {
-    char msg[256] = "";
     adamod__st_plan plan;
     adamod__st_file again;
     adamod__st_tensor *tensors = calloc(file->n_entries + 1, sizeof *tensors);
@@ -63,14 +63,12 @@ static void check_round_trip(const adamod__st_file *file, uint64_t data_size) {
         tensors[i] = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim};
         memcpy(tensors[i].shape, e->shape, sizeof e->shape);
     }
-    adamod_status status =
-        adamod__st_plan_make("f", file->metadata, file->n_metadata, tensors, file->n_entries, &plan, msg, sizeof msg);
+    adamod_status status = adamod__st_plan_make("f", file->metadata, file->n_metadata, tensors, file->n_entries, &plan);
     if (data_size < UINT64_C(1) << 62) {
         require(status == ADAMOD_OK);
         require(plan.header_size % 8 == 0);
         adamod__st_plan_seal(&plan);
-        require(adamod__st_parse(plan.header + 8, plan.header_size - 8, data_size, "f", &again, msg, sizeof msg) ==
-                ADAMOD_OK);
+        require(adamod__st_parse(plan.header + 8, plan.header_size - 8, data_size, "f", &again) == ADAMOD_OK);
         check_promises(&again, data_size);
         check_equal(file, &again);
         adamod__st_close(&again);
@@ -80,17 +78,16 @@ static void check_round_trip(const adamod__st_file *file, uint64_t data_size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char msg[256] = "";
     uint64_t data_size = 0;
     adamod__st_file file;
     if (size < 8) return 0;
     for (int i = 7; i >= 0; i--) data_size = data_size << 8 | data[i];
-    adamod_status status = adamod__st_parse((const char *)data + 8, size - 8, data_size, "f", &file, msg, sizeof msg);
+    adamod_status status = adamod__st_parse((const char *)data + 8, size - 8, data_size, "f", &file);
     if (status == ADAMOD_OK) {
         check_promises(&file, data_size);
         check_round_trip(&file, data_size);
     } else {
-        check_line(msg);
+        check_line(adamod__last_message());
     }
     adamod__st_close(&file);
     return 0;

@@ -9,6 +9,7 @@
 #include "state_model.h"
 #include "core/safetensors.h"
 #include "scratch.h"
+#include "core/error.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -262,14 +263,13 @@ typedef struct rewritten {
 } rewritten;
 
 static void read_all(rewritten *r, const char *path) {
-    char error[400];
     memset(r, 0, sizeof *r);
-    if (!CHECK_INT(adamod__st_open(path, &r->file, error, sizeof error), ADAMOD_OK)) abort();
+    if (!CHECK_INT(adamod__st_open(path, &r->file), ADAMOD_OK)) abort();
     for (size_t i = 0; i < r->file.n_metadata; i++) r->metadata[r->n_metadata++] = r->file.metadata[i];
     for (size_t i = 0; i < r->file.n_entries; i++) {
         const adamod__st_entry *e = &r->file.entries[i];
         r->data[i] = calloc(1, (size_t)(e->end - e->begin) + 1);
-        if (!r->data[i] || adamod__st_read(&r->file, e, r->data[i], error, sizeof error)) abort();
+        if (!r->data[i] || adamod__st_read(&r->file, e, r->data[i])) abort();
         adamod__st_tensor *t = &r->tensors[r->n++];
         *t = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .data = r->data[i]};
         memcpy(t->shape, e->shape, sizeof t->shape);
@@ -277,10 +277,8 @@ static void read_all(rewritten *r, const char *path) {
 }
 
 static void write_all(const rewritten *r, const char *path) {
-    char error[400];
-    if (!CHECK_INT(adamod__st_write(path, r->metadata, r->n_metadata, r->tensors, r->n, error, sizeof error),
-                   ADAMOD_OK)) {
-        printf("  %s\n", error);
+    if (!CHECK_INT(adamod__st_write(path, r->metadata, r->n_metadata, r->tensors, r->n), ADAMOD_OK)) {
+        printf("  %s\n", adamod__last_message());
     }
 }
 

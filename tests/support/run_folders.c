@@ -10,6 +10,7 @@
 #include "check.h"
 #include "report/page.h"
 #include "report/report.h"
+#include "core/error.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -19,8 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-char said[1024];
 
 const metric known[KNOWN_METRICS] = {
     {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
@@ -201,9 +200,9 @@ char *page_of(const char *const *runs, int n, const char *name) {
     char page[300];
     snprintf(page, sizeof page, "%s", below("%s", name));
     const int kept = divert(2, below("notes.txt"));
-    const int status = report_write(runs, n, KNOWN, page, MESSAGE);
+    const int status = report_write(runs, n, KNOWN, page);
     restore(2, kept);
-    if (!CHECK_INT(status, 0)) printf("  %s\n", said);
+    if (!CHECK_INT(status, 0)) printf("  %s\n", adamod__last_message());
     char *text = contents(page);
     CHECK(cut_script(text));
     return text;

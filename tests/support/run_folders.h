@@ -10,9 +10,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-extern char said[1024];
-#define MESSAGE said, sizeof said
-
 /* What runs without a task.json may have measured. */
 enum { KNOWN_METRICS = 4 };
 extern const metric known[KNOWN_METRICS];

@@ -7,9 +7,9 @@
 
 #include "train/recipe.h"
 
-/* Whether a text, with some keys set, up to NULL, is a recipe of the trainer's tasks; if not, message says why. A text that
+/* Whether a text, with some keys set, up to NULL, is a recipe of the trainer's tasks; if not, the last message says why. A text that
  * is none by itself fails the test. assignments may be NULL. */
-bool small_recipe(recipe *r, const char *text, const char *const *assignments, char *message, size_t size);
+bool small_recipe(recipe *r, const char *text, const char *const *assignments);
 #define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 #endif

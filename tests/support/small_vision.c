@@ -2,6 +2,7 @@
 #include "support/random.h"
 #include "core/safetensors.h"
 #include "fake_device.h"
+#include "core/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,7 +162,7 @@ static void train(small_vision *s, contents *c) {
 void small_vision_dump(small_vision *s, const key_table *keys, const void *settings, const char *path) {
     contents c = {calloc(MOST, sizeof *c.tensors), calloc(MOST, sizeof *c.names), 0};
     adamod__st_pair metadata[SETTINGS];
-    char texts[SETTINGS][80], values[SETTINGS][32], message[200];
+    char texts[SETTINGS][80], values[SETTINGS][32];
     const nn_params *p = s->params;
     if (!c.tensors || !c.names) abort();
     for (int i = 0; i < keys->n; i++) {
@@ -174,8 +175,8 @@ void small_vision_dump(small_vision *s, const key_table *keys, const void *setti
     add_all(&c, "weight/", p->list, p->n, p->data);
     add_all(&c, "weight/", p->states, p->n_states, p->state_data);
     train(s, &c);
-    if (adamod__st_write(path, metadata, (size_t)keys->n, c.tensors, c.n, message, sizeof message)) {
-        printf("small_vision: %s\n", message);
+    if (adamod__st_write(path, metadata, (size_t)keys->n, c.tensors, c.n)) {
+        printf("small_vision: %s\n", adamod__last_message());
         exit(1);
     }
     for (size_t i = 0; i < c.n; i++) free((void *)(uintptr_t)c.tensors[i].data);

@@ -5,10 +5,9 @@
 #include "check.h"
 
 #include "data/batch.h"
+#include "core/error.h"
 
 #include <stdlib.h>
-
-static char msg[512];
 
 /* ---- Corpora made by hand ---- */
 
@@ -46,7 +45,7 @@ static corpus random_corpus(int64_t n, int64_t most, uint64_t seed) {
 
 static batcher *make(const corpus *c, batch_policy policy, uint64_t seed) {
     batcher *b = NULL;
-    if (!CHECK_INT(batcher_create(&b, c, &policy, seed, msg, sizeof msg), 0)) printf("  %s\n", msg), abort();
+    if (!CHECK_INT(batcher_create(&b, c, &policy, seed), 0)) printf("  %s\n", adamod__last_message()), abort();
     return b;
 }
 
@@ -264,7 +263,7 @@ TEST(every_epoch_by_tokens_has_the_same_shapes_and_the_capacity_is_exact) {
 
 /* Which pairs an epoch has in which order, all batches end to end. */
 static void pairs_of(batcher *b, int64_t epoch, int64_t *to) {
-    CHECK_INT(batcher_seek(b, epoch, 0, msg, sizeof msg), 0);
+    CHECK_INT(batcher_seek(b, epoch, 0), 0);
     for (int64_t k = 0; k < batcher_steps(b); k++) {
         const batch *x = batcher_next(b);
         for (int32_t i = 0; i < x->n; i++) *to++ = x->pairs[i];
@@ -335,7 +334,7 @@ TEST(a_batch_is_the_same_wherever_one_comes_from) {
             for (int trial = 0; trial < 60; trial++) {
                 seed = seed * 6364136223846793005u + 1442695040888963407u;
                 int64_t at = (int64_t)((seed >> 33) % (uint64_t)(EPOCHS * steps)), read = (int64_t)(seed >> 60);
-                CHECK_INT(batcher_seek(b, at / steps, at % steps, msg, sizeof msg), 0);
+                CHECK_INT(batcher_seek(b, at / steps, at % steps), 0);
                 for (; read > 0 && at < EPOCHS * steps; read--, at++)
                     if (!CHECK(fingerprint(batcher_next(b)) == expected[at])) return;
             }
@@ -348,7 +347,7 @@ TEST(a_batch_is_the_same_wherever_one_comes_from) {
 TEST(the_end_of_an_epoch_is_the_beginning_of_the_next) {
     corpus c = random_corpus(100, 20, 6);
     batcher *b = make(&c, (batch_policy){.sentences = 10, .shuffle = 1}, 7);
-    CHECK_INT(batcher_seek(b, 4, 10, msg, sizeof msg), 0);
+    CHECK_INT(batcher_seek(b, 4, 10), 0);
     const batch *x = batcher_next(b);
     CHECK(x->epoch == 5 && x->index == 0);
     batcher_free(b);
@@ -359,10 +358,11 @@ TEST(a_place_there_is_not_is_refused_and_changes_nothing) {
     corpus c = random_corpus(100, 20, 6);
     batcher *b = make(&c, (batch_policy){.sentences = 10, .shuffle = 1}, 7);
     batcher_next(b);
-    CHECK_INT(batcher_seek(b, 2, 11, msg, sizeof msg), -1);
-    CHECK_STR(msg, "batches: no batch 11 of epoch 2, expected an index from 0 to 10 and an epoch from 0");
-    CHECK_INT(batcher_seek(b, -1, 0, msg, sizeof msg), -1);
-    CHECK_INT(batcher_seek(b, 0, -1, NULL, 0), -1);
+    CHECK_INT(batcher_seek(b, 2, 11), -1);
+    CHECK_STR(adamod__last_message(),
+              "batches: no batch 11 of epoch 2, expected an index from 0 to 10 and an epoch from 0");
+    CHECK_INT(batcher_seek(b, -1, 0), -1);
+    CHECK_INT(batcher_seek(b, 0, -1), -1);
     CHECK_INT(batcher_next(b)->index, 1);
     batcher_free(b);
     corpus_free(&c);
@@ -373,7 +373,7 @@ TEST(a_batcher_may_be_freed_at_any_time) {
     for (int i = 0; i < 50; i++) {
         batcher *b = make(&c, (batch_policy){.tokens = 100, .shuffle = 1}, 7);
         for (int k = 0; k < i % 5; k++) batcher_next(b);
-        if (i % 2) batcher_seek(b, i, 0, NULL, 0);
+        if (i % 2) batcher_seek(b, i, 0);
         batcher_free(b);
     }
     batcher_free(NULL);
@@ -428,13 +428,13 @@ TEST(bad_policies_are_refused) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         batcher *b;
-        CHECK_INT(batcher_create(&b, &c, &cases[i].policy, 1, msg, sizeof msg), -1);
-        CHECK_STR(msg, cases[i].says);
+        CHECK_INT(batcher_create(&b, &c, &cases[i].policy, 1), -1);
+        CHECK_STR(adamod__last_message(), cases[i].says);
         CHECK(!b);
     }
     batcher *b;
-    CHECK_INT(batcher_create(&b, &empty, &(batch_policy){.sentences = 1}, 1, msg, sizeof msg), -1);
-    CHECK_STR(msg, "batches: the corpus is empty");
+    CHECK_INT(batcher_create(&b, &empty, &(batch_policy){.sentences = 1}, 1), -1);
+    CHECK_STR(adamod__last_message(), "batches: the corpus is empty");
     corpus_free(&c);
 }
 

@@ -11,6 +11,7 @@
 #include "tasks/tasks.h"
 #include "train/checkpoint.h"
 #include "train/checkpoints.h"
+#include "core/error.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -23,9 +24,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char message[1024];
-#define MESSAGE message, sizeof message
 
 /* ---- files ---- */
 
@@ -149,12 +147,12 @@ TEST(training_goes_on_from_a_checkpoint_with_every_rule) {
         if (!make(&second, adamod_rule_name(i))) return;
         train(&whole, 0, 12);
         train(&first, 0, 5);
-        if (!CHECK_INT(checkpoint_save(below("a.safetensors"), &first.params, first.opt, &meta, MESSAGE), 0))
-            puts(message);
+        if (!CHECK_INT(checkpoint_save(below("a.safetensors"), &first.params, first.opt, &meta), 0))
+            puts(adamod__last_message());
         memset(second.params.data, 0, (size_t)second.params.count * sizeof(float));
         meta = (checkpoint_meta){0};
-        if (!CHECK_INT(checkpoint_load(below("a.safetensors"), &second.params, second.opt, &meta, MESSAGE), 0))
-            puts(message);
+        if (!CHECK_INT(checkpoint_load(below("a.safetensors"), &second.params, second.opt, &meta), 0))
+            puts(adamod__last_message());
         CHECK_INT(adamod_steps(second.opt), 5);
         train(&second, 5, 12);
         for (int p = 0; p < PARAMS; p++) {
@@ -188,17 +186,17 @@ TEST(what_is_written_beside_training_is_what_was_there_when_it_began) {
         snprintf(two, sizeof two, "%s", below("two.safetensors"));
         snprintf(plain, sizeof plain, "%s", below("plain.safetensors"));
         train(&m, 0, 5);
-        CHECK_INT(checkpoint_save(plain, &m.params, m.opt, &meta, MESSAGE), 0);
+        CHECK_INT(checkpoint_save(plain, &m.params, m.opt, &meta), 0);
         checkpoint_writer *w =
-            checkpoint_begin((checkpoint_target[]){{one, true}, {two, true}}, 2, &m.params, m.opt, &meta, MESSAGE);
+            checkpoint_begin((checkpoint_target[]){{one, true}, {two, true}}, 2, &m.params, m.opt, &meta);
         meta = (checkpoint_meta){0};
         train(&m, 5, 12);
-        if (!CHECK_INT(checkpoint_end(w, MESSAGE), 0)) puts(message);
+        if (!CHECK_INT(checkpoint_end(w), 0)) puts(adamod__last_message());
         CHECK(same_files(one, plain));
         CHECK(same_files(two, plain));
         drop(&m);
     }
-    CHECK_INT(checkpoint_end(NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_end(NULL), 0);
     CHECK(!checkpoint_has_failed(NULL));
 }
 
@@ -225,19 +223,19 @@ TEST(checkpoints_that_are_equal_share_a_file_and_those_for_use_have_no_states) {
             snprintf(path[k], sizeof path[k], "%s/%s.safetensors", below("."), names[k]);
             targets[k] = (checkpoint_target){path[k], k >= 2};
         }
-        checkpoint_writer *w = checkpoint_begin(targets, 4, &m.params, m.opt, &meta, MESSAGE);
+        checkpoint_writer *w = checkpoint_begin(targets, 4, &m.params, m.opt, &meta);
         train(&m, 5, 7);
-        if (!CHECK_INT(checkpoint_end(w, MESSAGE), 0)) puts(message);
+        if (!CHECK_INT(checkpoint_end(w), 0)) puts(adamod__last_message());
         for (int k = 0; k < 4; k++) {
             st[k] = stat_of(path[k]);
-            CHECK_INT(checkpoint_verify(path[k], &resumable[k], &found, MESSAGE), 0);
+            CHECK_INT(checkpoint_verify(path[k], &resumable[k], &found), 0);
             CHECK_INT(resumable[k], k >= 2);
             CHECK_INT(found.step, 5);
         }
         CHECK(st[0].st_ino == st[1].st_ino && st[2].st_ino == st[3].st_ino && st[0].st_ino != st[2].st_ino);
         CHECK(st[0].st_size < st[2].st_size);
-        CHECK_INT(checkpoint_load(path[0], &used.params, NULL, NULL, MESSAGE), 0);
-        CHECK_INT(checkpoint_load(path[2], &other.params, NULL, NULL, MESSAGE), 0);
+        CHECK_INT(checkpoint_load(path[0], &used.params, NULL, NULL), 0);
+        CHECK_INT(checkpoint_load(path[2], &other.params, NULL, NULL), 0);
         for (int p = 0; p < PARAMS; p++) {
             const nn_param *x = &used.list[p];
             CHECK(memcmp(used.params.data + x->offset, other.params.data + x->offset, (size_t)x->count * 4) == 0);
@@ -259,15 +257,15 @@ TEST(a_shared_file_stays_what_it_is_under_its_other_name) {
     snprintf(two, sizeof two, "%s", below("shared-2.safetensors"));
     const checkpoint_target both[] = {{one, true}, {two, true}};
     for (int i = 0; i < 2; i++) { /* over nothing, and over names that are linked already */
-        CHECK_INT(checkpoint_end(checkpoint_begin(both, 2, &m.params, m.opt, &meta, MESSAGE), MESSAGE), 0);
+        CHECK_INT(checkpoint_end(checkpoint_begin(both, 2, &m.params, m.opt, &meta)), 0);
         CHECK_INT(stat_of(one).st_nlink, 2);
         CHECK_INT(stat_of(two).st_ino, stat_of(one).st_ino);
     }
     meta.step = 6;
-    CHECK_INT(checkpoint_end(checkpoint_begin(both + 1, 1, &m.params, m.opt, &meta, MESSAGE), MESSAGE), 0);
-    CHECK_INT(checkpoint_verify(one, &resumable, &found, MESSAGE), 0);
+    CHECK_INT(checkpoint_end(checkpoint_begin(both + 1, 1, &m.params, m.opt, &meta)), 0);
+    CHECK_INT(checkpoint_verify(one, &resumable, &found), 0);
     CHECK_INT(found.step, 5);
-    CHECK_INT(checkpoint_verify(two, &resumable, &found, MESSAGE), 0);
+    CHECK_INT(checkpoint_verify(two, &resumable, &found), 0);
     CHECK_INT(found.step, 6);
     drop(&m);
 }
@@ -280,15 +278,15 @@ TEST(what_cannot_be_written_beside_training_is_told_at_the_end) {
     snprintf(good, sizeof good, "%s", below("good.safetensors"));
     snprintf(bad, sizeof bad, "%s", below("nowhere/bad.safetensors"));
     checkpoint_writer *w =
-        checkpoint_begin((checkpoint_target[]){{bad, true}, {good, true}}, 2, &m.params, m.opt, &meta, MESSAGE);
+        checkpoint_begin((checkpoint_target[]){{bad, true}, {good, true}}, 2, &m.params, m.opt, &meta);
     if (!CHECK(w)) return;
     for (int i = 0; i < 2000 && !checkpoint_has_failed(w); i++) usleep(1000);
     CHECK(checkpoint_has_failed(w));
-    CHECK_INT(checkpoint_end(w, MESSAGE), -1);
-    CHECK_HAS(message, "nowhere/bad.safetensors: ");
+    CHECK_INT(checkpoint_end(w), ADAMOD_ERROR_IO);
+    CHECK_HAS(adamod__last_message(), "nowhere/bad.safetensors: ");
     CHECK_INT(access(good, F_OK), -1); /* nothing is written after a failure */
-    w = checkpoint_begin(&(checkpoint_target){good, true}, 1, &m.params, m.opt, &meta, MESSAGE);
-    CHECK_INT(checkpoint_end(w, MESSAGE), 0);
+    w = checkpoint_begin(&(checkpoint_target){good, true}, 1, &m.params, m.opt, &meta);
+    CHECK_INT(checkpoint_end(w), 0);
     CHECK_INT(access(good, F_OK), 0);
     drop(&m);
 }
@@ -299,12 +297,12 @@ TEST(metadata_come_back_exactly) {
     if (!make(&m, "adamod")) return;
     recipe_defaults(&r, tasks_all);
     recipe_defaults(&back, tasks_all);
-    CHECK_INT(recipe_set(&r, "name=\"a\" \\ \xc3\xbc", MESSAGE), 0);
-    CHECK_INT(recipe_set(&r, "optimizer.lr=3e-3", MESSAGE), 0);
+    CHECK_INT(recipe_set(&r, "name=\"a\" \\ \xc3\xbc"), 0);
+    CHECK_INT(recipe_set(&r, "optimizer.lr=3e-3"), 0);
     checkpoint_meta meta = some_meta(), found = {.recipe = &r};
     meta.recipe = &r;
-    CHECK_INT(checkpoint_save(below("m.safetensors"), &m.params, m.opt, &meta, MESSAGE), 0);
-    if (!CHECK_INT(checkpoint_load(below("m.safetensors"), &m.params, m.opt, &found, MESSAGE), 0)) puts(message);
+    CHECK_INT(checkpoint_save(below("m.safetensors"), &m.params, m.opt, &meta), 0);
+    if (!CHECK_INT(checkpoint_load(below("m.safetensors"), &m.params, m.opt, &found), 0)) puts(adamod__last_message());
     CHECK_INT(found.step, 5);
     CHECK_INT(found.epoch, 1);
     CHECK_INT(found.batch, 7);
@@ -317,14 +315,14 @@ TEST(metadata_come_back_exactly) {
     CHECK_STR(found.mark, "metrics.jsonl 120");
     CHECK(found.recipe == &r);
     found = (checkpoint_meta){0};
-    CHECK_INT(checkpoint_info(below("m.safetensors"), &found, &back, MESSAGE), 0);
+    CHECK_INT(checkpoint_info(below("m.safetensors"), &found, &back), 0);
     CHECK_INT(found.tokens, 9000);
     CHECK(!found.recipe);
     CHECK_STR(back.name, r.name);
     CHECK_STR(back.optimizer.option[0].value, "3e-3");
     meta.best = INFINITY;
-    CHECK_INT(checkpoint_save(below("m.safetensors"), &m.params, NULL, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_info(below("m.safetensors"), &found, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(below("m.safetensors"), &m.params, NULL, &meta), 0);
+    CHECK_INT(checkpoint_info(below("m.safetensors"), &found, NULL), 0);
     CHECK(isinf(found.best));
     drop(&m);
 }
@@ -340,19 +338,19 @@ TEST(what_earlier_versions_did_not_write_is_not_known) {
     if (!make(&m, "adamod")) return;
     meta.last_step = 4;
     snprintf(meta.data, sizeof meta.data, "data.source 0123456789abcdef");
-    CHECK_INT(checkpoint_save(path, &m.params, NULL, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_info(path, &found, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(path, &m.params, NULL, &meta), 0);
+    CHECK_INT(checkpoint_info(path, &found, NULL), 0);
     CHECK_INT(found.last_step, 4);
     CHECK_STR(found.data, meta.data);
-    if (!CHECK_INT(adamod__st_open(path, &file, MESSAGE), ADAMOD_OK)) return;
+    if (!CHECK_INT(adamod__st_open(path, &file), ADAMOD_OK)) return;
     for (size_t i = 0; i < file.n_metadata && n < 64; i++) {
         const char *key = file.metadata[i].key;
         if (strcmp(key, "last_step") != 0 && strcmp(key, "data") != 0) pairs[n++] = file.metadata[i];
     }
     CHECK_INT(file.n_metadata - n, 2);
-    CHECK_INT(adamod__st_write(below("older.safetensors"), pairs, n, NULL, 0, MESSAGE), ADAMOD_OK);
+    CHECK_INT(adamod__st_write(below("older.safetensors"), pairs, n, NULL, 0), ADAMOD_OK);
     adamod__st_close(&file);
-    CHECK_INT(checkpoint_info(below("older.safetensors"), &found, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_info(below("older.safetensors"), &found, NULL), 0);
     CHECK_INT(found.last_step, -1);
     CHECK_STR(found.data, "");
     drop(&m);
@@ -363,15 +361,15 @@ TEST(parameters_can_be_loaded_alone) {
     if (!make(&m, "adamod")) return;
     train(&m, 0, 3);
     const checkpoint_meta meta = some_meta();
-    CHECK_INT(checkpoint_save(below("p.safetensors"), &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(below("p.safetensors"), &m.params, m.opt, &meta), 0);
     model other = {0};
     make_params(&other);
-    CHECK_INT(checkpoint_load(below("p.safetensors"), &other.params, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(below("p.safetensors"), &other.params, NULL, NULL), 0);
     CHECK(other.params.data[0] == m.params.data[0] && other.params.data[3] == m.params.data[3]);
-    CHECK_INT(checkpoint_save(below("p.safetensors"), &m.params, NULL, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_load(below("p.safetensors"), &other.params, NULL, NULL, MESSAGE), 0);
-    CHECK_INT(checkpoint_load(below("p.safetensors"), &m.params, m.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "p.safetensors: it has only parameters, no optimizer state to resume from");
+    CHECK_INT(checkpoint_save(below("p.safetensors"), &m.params, NULL, &meta), 0);
+    CHECK_INT(checkpoint_load(below("p.safetensors"), &other.params, NULL, NULL), 0);
+    CHECK_INT(checkpoint_load(below("p.safetensors"), &m.params, m.opt, NULL), -1);
+    CHECK_HAS(adamod__last_message(), "p.safetensors: it has only parameters, no optimizer state to resume from");
     drop(&other);
     drop(&m);
 }
@@ -382,8 +380,8 @@ TEST(the_file_is_plain_safetensors) {
     if (!make(&m, "adamod")) return;
     train(&m, 0, 2);
     const checkpoint_meta meta = some_meta();
-    CHECK_INT(checkpoint_save(below("f.safetensors"), &m.params, m.opt, &meta, MESSAGE), 0);
-    if (!CHECK_INT(adamod__st_open(below("f.safetensors"), &file, MESSAGE), ADAMOD_OK)) return;
+    CHECK_INT(checkpoint_save(below("f.safetensors"), &m.params, m.opt, &meta), 0);
+    if (!CHECK_INT(adamod__st_open(below("f.safetensors"), &file), ADAMOD_OK)) return;
     CHECK_INT(file.n_entries, PARAMS * 5);
     CHECK(adamod__st_find(&file, "encoder.0.w") && adamod__st_find(&file, "optimizer/encoder.0.w.exp_avg_lr"));
     CHECK_STR(adamod__st_metadata(&file, "format"), "adamod checkpoint 1");
@@ -446,8 +444,8 @@ TEST(persistent_states_come_back_bit_for_bit) {
     if (!make_lasting(&a, 5) || !make_lasting(&b, 5)) return;
     CHECK(state_of(&a, "w")[4] == 0 && state_of(&a, "norm.variance")[5] == 1);
     set_states(&a, 1.0f / 3);
-    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
-    if (CHECK_INT(adamod__st_open(below("s.safetensors"), &file, MESSAGE), ADAMOD_OK)) {
+    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta), 0);
+    if (CHECK_INT(adamod__st_open(below("s.safetensors"), &file), ADAMOD_OK)) {
         CHECK(adamod__st_find(&file, "w") && adamod__st_find(&file, "state/w"));
         const adamod__st_entry *e = adamod__st_find(&file, "state/norm.variance");
         CHECK(e && e->ndim == 2 && e->shape[0] == 2 && e->shape[1] == 3);
@@ -455,7 +453,7 @@ TEST(persistent_states_come_back_bit_for_bit) {
         adamod__st_close(&file);
     }
     CHECK(!same_states(&a, &b));
-    if (!CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL), 0)) puts(adamod__last_message());
     CHECK(same_states(&a, &b));
     drop_lasting(&a);
     drop_lasting(&b);
@@ -469,14 +467,14 @@ TEST(who_takes_the_model_alone_needs_no_carried_state) {
     nn_params *const all[] = {a.params, b.params, c.params};
     for (int i = 0; i < 3; i++) nn_params_find_state(all[i], "w")->carried = true;
     set_states(&a, 1.0f / 3);
-    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL), 0);
     CHECK(state_of(&b, "w")[6] == 0 && state_of(&b, "norm.variance")[5] == state_of(&a, "norm.variance")[5]);
-    CHECK_INT(checkpoint_load_weights(below("s.safetensors"), b.params, NULL, MESSAGE), 0);
-    CHECK_INT(checkpoint_load(below("s.safetensors"), c.params, c.opt, NULL, MESSAGE), 0); /* goes on */
+    CHECK_INT(checkpoint_load_weights(below("s.safetensors"), b.params, NULL), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), c.params, c.opt, NULL), 0); /* goes on */
     CHECK(same_states(&a, &c));
-    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "'state/w' has shape [5], expected [7]");
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL), -1);
+    CHECK_HAS(adamod__last_message(), "'state/w' has shape [5], expected [7]");
     drop_lasting(&a);
     drop_lasting(&b);
     drop_lasting(&c);
@@ -486,17 +484,17 @@ TEST(states_of_another_model_are_refused) {
     lasting a, b;
     const checkpoint_meta meta = some_meta();
     if (!make_lasting(&a, 5) || !make_lasting(&b, 7)) return;
-    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "s.safetensors: from another model: 'state/w' has shape [5], expected [7]");
+    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL), -1);
+    CHECK_HAS(adamod__last_message(), "s.safetensors: from another model: 'state/w' has shape [5], expected [7]");
     b.params->n_states = 0; /* a model that only computes may lack them; one that trains on may not */
-    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL, MESSAGE), 0);
-    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "s.safetensors: from another model: this one has no persistent state '");
-    CHECK_INT(checkpoint_save(below("without.safetensors"), b.params, b.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL), -1);
+    CHECK_HAS(adamod__last_message(), "s.safetensors: from another model: this one has no persistent state '");
+    CHECK_INT(checkpoint_save(below("without.safetensors"), b.params, b.opt, &meta), 0);
     b.params->n_states = 2;
-    CHECK_INT(checkpoint_load(below("without.safetensors"), a.params, NULL, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "without.safetensors: from another model: it has no persistent state 'w'");
+    CHECK_INT(checkpoint_load(below("without.safetensors"), a.params, NULL, NULL), -1);
+    CHECK_HAS(adamod__last_message(), "without.safetensors: from another model: it has no persistent state 'w'");
     drop_lasting(&a);
     drop_lasting(&b);
 }
@@ -510,10 +508,10 @@ TEST(averages_have_the_states_of_the_last) {
     for (int i = 0; i < 2; i++) {
         set_states(&a, (float)(i + 1) / 3);
         for (int j = 0; j < 12; j++) a.params->data[j] = (float)(2 * i);
-        CHECK_INT(checkpoint_save(paths[i], a.params, a.opt, &meta, MESSAGE), 0);
+        CHECK_INT(checkpoint_save(paths[i], a.params, a.opt, &meta), 0);
     }
-    CHECK_INT(checkpoint_average(paths, 2, below("mean.safetensors"), MESSAGE), 0);
-    if (!CHECK_INT(checkpoint_load(below("mean.safetensors"), b.params, NULL, NULL, MESSAGE), 0)) puts(message);
+    CHECK_INT(checkpoint_average(paths, 2, below("mean.safetensors")), 0);
+    if (!CHECK_INT(checkpoint_load(below("mean.safetensors"), b.params, NULL, NULL), 0)) puts(adamod__last_message());
     CHECK(b.params->data[0] == 1 && b.params->data[11] == 1);
     CHECK(same_states(&a, &b));
     drop_lasting(&a);
@@ -534,12 +532,12 @@ static const char *complaint(const char *path, model *m, const checkpoint_meta *
     const int64_t steps = m->opt ? adamod_steps(m->opt) : 0;
     memcpy(data, m->params.data, (size_t)m->params.count * sizeof *data);
     if (m->opt && adamod_state(m->opt, 0, "exp_avg", &state, &type, &count) == ADAMOD_OK) first = *(float *)state;
-    if (checkpoint_load(path, &m->params, m->opt, &meta, MESSAGE) == 0) return "(none)";
+    if (checkpoint_load(path, &m->params, m->opt, &meta) == 0) return "(none)";
     CHECK(memcmp(data, m->params.data, (size_t)m->params.count * sizeof *data) == 0);
     CHECK(memcmp(&meta, &before, sizeof meta) == 0);
     if (state) CHECK(*(float *)state == first && adamod_steps(m->opt) == steps);
-    CHECK(!strncmp(message, path, strlen(path)) && !strpbrk(message, "\n\r\033"));
-    return message + strlen(path);
+    CHECK(!strncmp(adamod__last_message(), path, strlen(path)) && !strpbrk(adamod__last_message(), "\n\r\033"));
+    return adamod__last_message() + strlen(path);
 }
 
 TEST(a_checkpoint_of_another_model_or_rule_is_refused) {
@@ -548,7 +546,7 @@ TEST(a_checkpoint_of_another_model_or_rule_is_refused) {
     if (!make(&saved, "adamod") || !make(&m, "adamod")) return;
     train(&saved, 0, 3);
     train(&m, 0, 1);
-    CHECK_INT(checkpoint_save(below("o.safetensors"), &saved.params, saved.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(below("o.safetensors"), &saved.params, saved.opt, &meta), 0);
     const char *path = below("o.safetensors");
     m.list[0].name = "decoder.0.w";
     CHECK_STR(complaint(path, &m, NULL), ": from another model: it has no parameter 'decoder.0.w'");
@@ -582,19 +580,19 @@ TEST(a_checkpoint_of_another_recipe_or_vocabulary_is_refused) {
     recipe_defaults(&r, tasks_all);
     checkpoint_meta meta = some_meta();
     meta.recipe = &r;
-    CHECK_INT(checkpoint_save(below("r.safetensors"), &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(below("r.safetensors"), &m.params, m.opt, &meta), 0);
     const char *path = below("r.safetensors");
     other = r;
-    CHECK_INT(recipe_set(&other, "train.steps=7", MESSAGE), 0);
+    CHECK_INT(recipe_set(&other, "train.steps=7"), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), "(none)");
-    CHECK_INT(recipe_set(&other, "optimizer.beta3=0.5", MESSAGE), 0);
+    CHECK_INT(recipe_set(&other, "optimizer.beta3=0.5"), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}),
               ": made with another recipe: optimizer.beta3 is 0.5, but was 0.999");
     CHECK_STR(
         complaint(path, &m, &(checkpoint_meta){.fingerprint = 1}),
         ": made with another vocabulary or other classes: its fingerprint is fedcba9876543210, expected 0000000000000001");
     meta.recipe = NULL;
-    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), ": it contains no recipe");
     drop(&m);
 }
@@ -609,23 +607,23 @@ TEST(weights_that_are_skipped_stay_as_they_are) {
     if (!make(&m, "adamod") || !make(&other, "adamod")) return;
     other.list[1].shape[0] = other.list[1].count = 4;
     for (int64_t i = 0; i < other.params.count; i++) other.params.data[i] = 0.125f;
-    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), -1);
-    CHECK_HAS(message, "w.safetensors: made with other classes; do this");
+    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta), 0);
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how), -1);
+    CHECK_HAS(adamod__last_message(), "w.safetensors: made with other classes; do this");
     how.skip = "*.w"; /* not what the meaning is of */
-    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), -1);
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how), -1);
     CHECK(other.params.data[0] == 0.125f);
     how.skip = "none,*.b";
-    if (!CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(checkpoint_load_weights(path, &other.params, &how), 0)) puts(adamod__last_message());
     CHECK(memcmp(other.params.data, m.params.data, 35 * sizeof(float)) == 0);
     CHECK(other.params.data[other.list[2].offset] == m.params.data[m.list[2].offset]);
     for (int i = 0; i < 4; i++) CHECK(other.params.data[other.list[1].offset + i] == 0.125f);
     m.params.n = 1; /* a file that lacks them is as good */
-    CHECK_INT(checkpoint_save(path, &m.params, NULL, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), -1);
-    CHECK_HAS(message, "it has no parameter 'scale'");
+    CHECK_INT(checkpoint_save(path, &m.params, NULL, &meta), 0);
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how), -1);
+    CHECK_HAS(adamod__last_message(), "it has no parameter 'scale'");
     how.skip = "*.b,scale";
-    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), 0);
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how), 0);
     drop(&m);
     drop(&other);
 }
@@ -641,9 +639,9 @@ TEST(a_shape_of_another_meaning_gets_the_way_out) {
     const checkpoint_weights how = {.meaning = "*.b", .other = "other classes", .way_out = "do this"};
     model m;
     if (!make(&m, "adamod")) return;
-    CHECK_INT(adamod__st_write(path, NULL, 0, all, 3, MESSAGE), 0);
-    CHECK_INT(checkpoint_load_weights(path, &m.params, &how, MESSAGE), -1);
-    CHECK_HAS(message, "from another model: 'encoder.0.b' has shape [3], expected [5]; do this");
+    CHECK_INT(adamod__st_write(path, NULL, 0, all, 3), 0);
+    CHECK_INT(checkpoint_load_weights(path, &m.params, &how), -1);
+    CHECK_HAS(adamod__last_message(), "from another model: 'encoder.0.b' has shape [3], expected [5]; do this");
     drop(&m);
 }
 
@@ -654,14 +652,14 @@ TEST(files_that_are_no_checkpoints_are_refused) {
     if (!make(&m, "adamod")) return;
     train(&m, 0, 1);
     CHECK_STR(complaint(below("missing.safetensors"), &m, NULL), ": cannot open: No such file or directory");
-    CHECK_INT(adamod__st_write(below("s.safetensors"), strange, 1, &none, 0, MESSAGE), ADAMOD_OK);
+    CHECK_INT(adamod__st_write(below("s.safetensors"), strange, 1, &none, 0), ADAMOD_OK);
     CHECK_STR(complaint(below("s.safetensors"), &m, NULL),
               ": not a checkpoint: its format is 'pt', expected 'adamod checkpoint 1'");
     CHECK_INT(adamod_save(m.opt, below("s.safetensors")), ADAMOD_OK);
     CHECK_STR(complaint(below("s.safetensors"), &m, NULL),
               ": not a checkpoint: its format is 'adamod optimizer state 1', expected 'adamod checkpoint 1'");
     const adamod__st_pair broken[] = {{"format", "adamod checkpoint 1"}, {"step", "-5"}};
-    CHECK_INT(adamod__st_write(below("s.safetensors"), broken, 2, &none, 0, MESSAGE), ADAMOD_OK);
+    CHECK_INT(adamod__st_write(below("s.safetensors"), broken, 2, &none, 0), ADAMOD_OK);
     CHECK_STR(complaint(below("s.safetensors"), &m, NULL), ": its metadata say step is '-5', expected a number");
     drop(&m);
 }
@@ -671,7 +669,7 @@ TEST(a_truncated_checkpoint_changes_nothing_wherever_it_ends) {
     const checkpoint_meta meta = some_meta();
     if (!make(&m, "adamod")) return;
     train(&m, 0, 2);
-    CHECK_INT(checkpoint_save(below("t.safetensors"), &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(below("t.safetensors"), &m.params, m.opt, &meta), 0);
     train(&m, 2, 4);
     const int64_t size = copy_bytes(below("t.safetensors"), below("cut.safetensors"), -1);
     CHECK(size > 1000);
@@ -688,18 +686,19 @@ TEST(names_that_would_be_taken_for_the_optimizers_are_refused) {
     const checkpoint_meta meta = some_meta();
     if (!make(&m, "adamod")) return;
     m.list[1].name = "optimizer/x";
-    CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta, MESSAGE), -1);
-    CHECK_HAS(message, "a parameter is called 'optimizer/x', a name reserved for the optimizer");
+    CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta), -1);
+    CHECK_HAS(adamod__last_message(), "a parameter is called 'optimizer/x', a name reserved for the optimizer");
     m.list[1].name = "state/x";
-    CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta, MESSAGE), -1);
-    CHECK_HAS(message, "a parameter is called 'state/x', a name reserved for persistent states");
+    CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta), -1);
+    CHECK_HAS(adamod__last_message(), "a parameter is called 'state/x', a name reserved for persistent states");
     CHECK(!exists(below("n.safetensors")));
     drop(&m);
 }
 
 /* ---- the last good one survives ---- */
 
-/* Runs a function in a process of its own; what it returns arrives in message. */
+/* Runs a function in a process of its own; what it returns arrives in told. */
+static char told[1024];
 static int in_child(const char *(*function)(void)) {
     int ends[2], status = 0;
     if (pipe(ends)) return -1;
@@ -710,13 +709,11 @@ static int in_child(const char *(*function)(void)) {
         _exit(write(ends[1], text, strlen(text)) < 0);
     }
     close(ends[1]);
-    const ssize_t n = read(ends[0], message, sizeof message - 1);
-    message[n > 0 ? n : 0] = '\0';
+    const ssize_t n = read(ends[0], told, sizeof told - 1);
+    told[n > 0 ? n : 0] = '\0';
     close(ends[0]);
     return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
 }
-
-static char child_message[sizeof message];
 
 /* Saves a checkpoint that there is room for, then one that there is not; what is said of it. */
 static const char *save_two(const char *path, const char *(*shrink)(void)) {
@@ -725,17 +722,19 @@ static const char *save_two(const char *path, const char *(*shrink)(void)) {
     checkpoint_meta found = {0};
     if (!make(&m, "adamod") || !make(&again, "adamod")) return "no model";
     train(&m, 0, 1);
-    if (checkpoint_save(path, &m.params, m.opt, &first, child_message, sizeof message)) return child_message;
+    if (checkpoint_save(path, &m.params, m.opt, &first)) return adamod__last_message();
     const char *problem = shrink();
     if (problem) return problem;
-    if (checkpoint_save(path, &m.params, m.opt, &second, child_message, sizeof message) == 0) return "it was saved";
-    char ignored[256], temp[300];
+    if (checkpoint_save(path, &m.params, m.opt, &second) == 0) return "it was saved";
+    static char said[1024];
+    char temp[300];
+    snprintf(said, sizeof said, "%s", adamod__last_message());
     snprintf(temp, sizeof temp, "%.*s/.adamod-0.tmp", (int)(strrchr(path, '/') - path), path);
     if (exists(temp)) return "a temporary file is left";
-    if (checkpoint_load(path, &again.params, again.opt, &found, ignored, sizeof ignored)) return "the old one is gone";
+    if (checkpoint_load(path, &again.params, again.opt, &found)) return "the old one is gone";
     drop(&again);
     drop(&m);
-    return found.step == 1 ? child_message : "the old one changed";
+    return found.step == 1 ? said : "the old one changed";
 }
 
 static const char *limit_files(void) {
@@ -748,8 +747,8 @@ static const char *save_with_a_limit(void) { return save_two(below("limit.safete
 
 TEST(a_save_that_fails_leaves_the_last_one) {
     CHECK_INT(in_child(save_with_a_limit), 0);
-    if (strcmp(message, "skip") == 0) SKIP("no limit for files");
-    CHECK_HAS(message, "limit.safetensors: cannot write: File too large");
+    if (strcmp(told, "skip") == 0) SKIP("no limit for files");
+    CHECK_HAS(told, "limit.safetensors: cannot write: File too large");
 }
 
 static const char *fill_disk(void) {
@@ -772,9 +771,9 @@ static const char *save_on_a_full_disk(void) {
 TEST(a_full_disk_leaves_the_last_one) {
     mkdir(below("disk"), 0777);
     CHECK_INT(in_child(save_on_a_full_disk), 0);
-    if (strcmp(message, "skip") == 0) SKIP("cannot mount a small disk");
-    CHECK_HAS(message, "disk/last.safetensors: ");
-    CHECK_HAS(message, "No space left on device");
+    if (strcmp(told, "skip") == 0) SKIP("cannot mount a small disk");
+    CHECK_HAS(told, "disk/last.safetensors: ");
+    CHECK_HAS(told, "No space left on device");
 }
 
 TEST(a_crash_while_saving_leaves_the_last_one) {
@@ -784,20 +783,20 @@ TEST(a_crash_while_saving_leaves_the_last_one) {
     checkpoint_meta meta = some_meta();
     if (!make(&m, "adamod") || !make(&again, "adamod")) return;
     train(&m, 0, 1);
-    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta), 0);
     for (int i = 0; i < 10; i++) {
         fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {
             alarm(60); /* should nobody be left to end it */
-            for (meta.step = 1000;; meta.step++) (void)checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE);
+            for (meta.step = 1000;; meta.step++) (void)checkpoint_save(path, &m.params, m.opt, &meta);
         }
         usleep(3000 + 1711 * (useconds_t)i);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
-        if (!CHECK_INT(checkpoint_load(path, &again.params, again.opt, &meta, MESSAGE), 0)) puts(message);
+        if (!CHECK_INT(checkpoint_load(path, &again.params, again.opt, &meta), 0)) puts(adamod__last_message());
     }
-    CHECK_INT(checkpoint_prune(below("crash"), 1, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_prune(below("crash"), 1, NULL, NULL), 0);
     char command[300];
     snprintf(command, sizeof command, "ls -A %s | grep -q tmp", below("crash"));
     CHECK(system(command) != 0);
@@ -828,27 +827,28 @@ TEST(a_damaged_checkpoint_is_refused) {
     int64_t changed = 0;
     bool resumable;
     for (int64_t i = 0; i < other.params.count; i++) other.params.data[i] = untouched;
-    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta), 0);
     struct stat st;
     if (!CHECK_INT(stat(path, &st), 0)) return;
     for (int64_t bit = 0; bit < 8 * (int64_t)st.st_size && check_failures < 10; bit += 5) { /* of every byte some */
         checkpoint_meta found = {0};
         flip(path, bit);
-        memset(message, 0, sizeof message);
-        const int resumed = checkpoint_load(path, &other.params, other.opt, &found, MESSAGE);
-        if (!CHECK_INT(resumed, -1) || !CHECK(strncmp(message, path, strlen(path)) == 0 && !strchr(message, '\n')))
-            printf("  bit %lld: %s\n", (long long)bit, message);
-        CHECK_INT(checkpoint_load(path, &other.params, NULL, &found, MESSAGE), -1);
-        CHECK_INT(checkpoint_load_weights(path, &other.params, NULL, MESSAGE), -1);
-        CHECK_INT(checkpoint_load_weights(path, &other.params, &(checkpoint_weights){.skip = "*"}, MESSAGE), -1);
-        CHECK_INT(checkpoint_verify(path, &resumable, &found, MESSAGE), -1);
+        adamod__fail(ADAMOD_OK, "%s", "");
+        const int resumed = checkpoint_load(path, &other.params, other.opt, &found);
+        if (!CHECK_INT(resumed, -1) ||
+            !CHECK(strncmp(adamod__last_message(), path, strlen(path)) == 0 && !strchr(adamod__last_message(), '\n')))
+            printf("  bit %lld: %s\n", (long long)bit, adamod__last_message());
+        CHECK_INT(checkpoint_load(path, &other.params, NULL, &found), -1);
+        CHECK_INT(checkpoint_load_weights(path, &other.params, NULL), -1);
+        CHECK_INT(checkpoint_load_weights(path, &other.params, &(checkpoint_weights){.skip = "*"}), -1);
+        CHECK_INT(checkpoint_verify(path, &resumable, &found), -1);
         for (int64_t i = 0; i < other.params.count; i++) changed += other.params.data[i] != untouched;
         flip(path, bit);
     }
     CHECK_INT(changed, 0);
-    CHECK_INT(checkpoint_verify(path, &resumable, &(checkpoint_meta){0}, MESSAGE), 0);
+    CHECK_INT(checkpoint_verify(path, &resumable, &(checkpoint_meta){0}), 0);
     CHECK(resumable);
-    CHECK_INT(checkpoint_load(path, &other.params, other.opt, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(path, &other.params, other.opt, NULL), 0);
     drop(&m);
     drop(&other);
 }
@@ -861,9 +861,9 @@ TEST(a_file_with_a_huge_header_is_refused_before_memory_is_taken) {
     CHECK(file && fwrite("\xc0\x83\x2f\x05\0\0\0\0{", 1, 9, file) == 9 && fclose(file) == 0);
     CHECK_INT(truncate(path, 8 + 87000000), 0);
     getrusage(RUSAGE_SELF, &before);
-    CHECK_INT(checkpoint_info(path, &found, NULL, MESSAGE), -1);
+    CHECK_INT(checkpoint_info(path, &found, NULL), -1);
     getrusage(RUSAGE_SELF, &after);
-    CHECK_HAS(message, "huge.safetensors: header length 87000000 exceeds the limit of 50331648 bytes");
+    CHECK_HAS(adamod__last_message(), "huge.safetensors: header length 87000000 exceeds the limit of 50331648 bytes");
     CHECK(after.ru_maxrss - before.ru_maxrss < 8192); /* kilobytes */
 }
 
@@ -878,10 +878,10 @@ TEST(averages_are_means_in_double_precision) {
     for (int i = 0; i < 3; i++) {
         for (int64_t j = 0; j < m.params.count; j++) m.params.data[j] = values[i] + (float)(i ? 0 : 2 * j);
         meta.step = i + 1;
-        CHECK_INT(checkpoint_save(paths[i], &m.params, i == 1 ? NULL : m.opt, &meta, MESSAGE), 0);
+        CHECK_INT(checkpoint_save(paths[i], &m.params, i == 1 ? NULL : m.opt, &meta), 0);
     }
-    if (!CHECK_INT(checkpoint_average(paths, 3, below("mean.safetensors"), MESSAGE), 0)) puts(message);
-    CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, NULL, &found, MESSAGE), 0);
+    if (!CHECK_INT(checkpoint_average(paths, 3, below("mean.safetensors")), 0)) puts(adamod__last_message());
+    CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, NULL, &found), 0);
     CHECK_INT(found.step, 3);
     for (int p = 0; p < PARAMS; p++) {
         for (int64_t j = m.list[p].offset; j < m.list[p].offset + m.list[p].count; j++) {
@@ -889,8 +889,8 @@ TEST(averages_are_means_in_double_precision) {
             CHECK(m.params.data[j] == expected);
         }
     }
-    CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, m.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "it has only parameters");
+    CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, m.opt, NULL), -1);
+    CHECK_HAS(adamod__last_message(), "it has only parameters");
     drop(&m);
 }
 
@@ -902,12 +902,12 @@ TEST(averages_are_of_the_weights_to_evaluate_with) {
     for (int64_t j = 0; j < m.params.count; j++) m.params.data[j] = (float)j, m.params.grad[j] = 1;
     for (int i = 0; i < 3; i++) CHECK_INT(adamod_step(m.opt), ADAMOD_OK);
     const float trained = m.params.data[0];
-    CHECK_INT(checkpoint_save(paths[0], &m.params, m.opt, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_load(paths[0], &m.params, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(paths[0], &m.params, m.opt, &meta), 0);
+    CHECK_INT(checkpoint_load(paths[0], &m.params, NULL, NULL), 0);
     const float expected = m.params.data[0];
     CHECK(expected != trained);
-    CHECK_INT(checkpoint_average(paths, 2, below("mean.safetensors"), MESSAGE), 0);
-    if (!CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, NULL, NULL, MESSAGE), 0)) puts(message);
+    CHECK_INT(checkpoint_average(paths, 2, below("mean.safetensors")), 0);
+    if (!CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, NULL, NULL), 0)) puts(adamod__last_message());
     CHECK(m.params.data[0] == expected);
     drop(&m);
 }
@@ -917,16 +917,16 @@ TEST(checkpoints_of_different_models_have_no_average) {
     const checkpoint_meta meta = some_meta();
     if (!make(&m, "adamod")) return;
     const char *paths[2] = {below("x.safetensors"), below("y.safetensors")};
-    CHECK_INT(checkpoint_save(paths[0], &m.params, NULL, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_save(paths[0], &m.params, NULL, &meta), 0);
     m.params.n = 2;
-    CHECK_INT(checkpoint_save(paths[1], &m.params, NULL, &meta, MESSAGE), 0);
-    CHECK_INT(checkpoint_average(paths, 2, below("none.safetensors"), MESSAGE), -1);
-    CHECK_HAS(message, "x.safetensors: its parameters differ from those of ");
-    CHECK_INT(checkpoint_average(paths, 0, below("none.safetensors"), MESSAGE), -1);
-    CHECK_HAS(message, "none.safetensors: no checkpoints to average");
+    CHECK_INT(checkpoint_save(paths[1], &m.params, NULL, &meta), 0);
+    CHECK_INT(checkpoint_average(paths, 2, below("none.safetensors")), -1);
+    CHECK_HAS(adamod__last_message(), "x.safetensors: its parameters differ from those of ");
+    CHECK_INT(checkpoint_average(paths, 0, below("none.safetensors")), -1);
+    CHECK_HAS(adamod__last_message(), "none.safetensors: no checkpoints to average");
     paths[1] = below("missing.safetensors");
-    CHECK_INT(checkpoint_average(paths, 2, below("none.safetensors"), MESSAGE), -1);
-    CHECK_HAS(message, "missing.safetensors: ");
+    CHECK_INT(checkpoint_average(paths, 2, below("none.safetensors")), -1);
+    CHECK_HAS(adamod__last_message(), "missing.safetensors: ");
     CHECK(!exists(below("none.safetensors")));
     drop(&m);
 }
@@ -945,12 +945,12 @@ TEST(steps_to_be_kept_are_not_deleted_and_later_ones_are) {
         FILE *file = fopen(path, "w");
         if (file) fclose(file);
     }
-    CHECK_INT(checkpoint_prune(below("kept"), 2, is_even, path, MESSAGE), 0);
-    CHECK_INT(checkpoint_list(below("kept"), &steps, &n, MESSAGE), 0);
+    CHECK_INT(checkpoint_prune(below("kept"), 2, is_even, path), 0);
+    CHECK_INT(checkpoint_list(below("kept"), &steps, &n), 0);
     CHECK(n == 4 && steps[0] == 6 && steps[1] == 5 && steps[2] == 4 && steps[3] == 2);
     free(steps);
-    CHECK_INT(checkpoint_drop_after(below("kept"), 4, MESSAGE), 0);
-    CHECK_INT(checkpoint_list(below("kept"), &steps, &n, MESSAGE), 0);
+    CHECK_INT(checkpoint_drop_after(below("kept"), 4), 0);
+    CHECK_INT(checkpoint_list(below("kept"), &steps, &n), 0);
     CHECK(n == 2 && steps[0] == 4 && steps[1] == 2);
     free(steps);
 }
@@ -969,18 +969,18 @@ TEST(old_steps_are_deleted_and_nothing_else) {
         FILE *file = fopen(below(name), "wb");
         if (file) fclose(file);
     }
-    CHECK_INT(checkpoint_list(below("steps"), &steps, &n, MESSAGE), 0);
+    CHECK_INT(checkpoint_list(below("steps"), &steps, &n), 0);
     if (CHECK_INT(n, 4)) CHECK(steps[0] == 100 && steps[1] == 20 && steps[2] == 3 && steps[3] == 1);
     free(steps);
     CHECK(checkpoint_path(below("steps"), 20, path, sizeof path) && exists(path));
     CHECK(!checkpoint_path(below("steps"), 20, path, 10));
-    CHECK_INT(checkpoint_prune(below("steps"), 2, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_prune(below("steps"), 2, NULL, NULL), 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(name, sizeof name, "steps/%s", names[i]);
         CHECK_INT(exists(below(name)), i != 0 && i != 3 && i != 9);
     }
-    CHECK_INT(checkpoint_list(below("nowhere"), &steps, &n, MESSAGE), -1);
-    CHECK_HAS(message, "nowhere: No such file or directory");
+    CHECK_INT(checkpoint_list(below("nowhere"), &steps, &n), ADAMOD_ERROR_IO);
+    CHECK_HAS(adamod__last_message(), "nowhere: No such file or directory");
 }
 
 TEST(hashes_tell_contents_apart) {

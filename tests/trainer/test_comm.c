@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"
+#include "core/error.h"
 
 #include "comm/comm.h"
 
@@ -108,16 +109,17 @@ TEST(small_things_reach_every_rank) {
 
 TEST(a_failure_of_one_rank_is_told_to_all) {
     const int last = comm_size(c) - 1;
-    char message[100] = "unchanged", expected[100];
-    CHECK_INT(comm_agree(c, 0, message, sizeof message), 0);
-    CHECK_STR(message, "unchanged");
-    snprintf(message, sizeof message, "of rank %d", comm_rank(c));
-    CHECK_INT(comm_agree(c, comm_rank(c) == last ? 3 : 0, message, sizeof message), 3);
+    char expected[100];
+    adamod__fail(ADAMOD_OK, "unchanged");
+    CHECK_INT(comm_agree(c, 0), 0);
+    CHECK_STR(adamod__last_message(), "unchanged");
+    adamod__fail(ADAMOD_OK, "of rank %d", comm_rank(c));
+    CHECK_INT(comm_agree(c, comm_rank(c) == last ? 3 : 0), 3);
     snprintf(expected, sizeof expected, last ? "rank %d: of rank %d" : "of rank 0", last, last);
-    CHECK_STR(message, expected);
-    snprintf(message, sizeof message, "of all");
-    CHECK_INT(comm_agree(c, 2, message, sizeof message), 2);
-    CHECK_STR(message, "of all");
+    CHECK_STR(adamod__last_message(), expected);
+    adamod__fail(ADAMOD_OK, "of all");
+    CHECK_INT(comm_agree(c, 2), 2);
+    CHECK_STR(adamod__last_message(), "of all");
 }
 
 TEST(launchers_are_known_by_what_they_set) {
@@ -141,10 +143,9 @@ TEST(launchers_are_known_by_what_they_set) {
 }
 
 int main(int argc, char **argv) {
-    char message[200];
     bool alone;
-    if (comm_launched().size > 1 && comm_open(&c, &alone, message, sizeof message)) {
-        fprintf(stderr, "%s\n", message);
+    if (comm_launched().size > 1 && comm_open(&c, &alone)) {
+        fprintf(stderr, "%s\n", adamod__last_message());
         return 1;
     }
     static const check_test tests[] = {ENTRY(sums_are_added_in_the_order_of_ranks),

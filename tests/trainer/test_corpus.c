@@ -11,6 +11,7 @@
 
 #include "data/corpus.h"
 #include "data/number_words.h"
+#include "core/error.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -18,8 +19,6 @@
 #include <unistd.h>
 
 #define TEXT(literal) ((text_slice){literal, sizeof(literal) - 1})
-
-static char msg[512];
 
 static char *copy_of(text_slice s) {
     char *copy = calloc(1, s.n + 1);
@@ -105,7 +104,7 @@ static vocab *learn(text_unit unit, const char *text, vocab_options options) {
     vocab *v = NULL;
     if (CHECK(counter)) {
         CHECK_INT(vocab_counter_add(counter, unit, text_of(text), 1), 0);
-        CHECK_INT(vocab_build(&v, counter, &options, msg, sizeof msg), 0);
+        CHECK_INT(vocab_build(&v, counter, &options), 0);
     }
     vocab_counter_free(counter);
     return v;
@@ -208,7 +207,7 @@ TEST(a_vocabulary_of_many_tokens_finds_each) {
         int n = snprintf(word, sizeof word, "t%d", i);
         if (!CHECK_INT(vocab_counter_add(counter, TEXT_WORDS, (text_slice){word, (size_t)n}, N - i), 0)) return;
     }
-    CHECK_INT(vocab_build(&v, counter, &(vocab_options){0}, msg, sizeof msg), 0);
+    CHECK_INT(vocab_build(&v, counter, &(vocab_options){0}), 0);
     vocab_counter_free(counter);
     if (!CHECK(v)) return;
     for (int i = 0; i < N; i++) {
@@ -223,10 +222,10 @@ TEST(bad_vocabulary_options_are_refused) {
     vocab_counter *counter = vocab_counter_create();
     vocab *v = NULL;
     if (!CHECK(counter)) return;
-    CHECK_INT(vocab_build(&v, counter, &(vocab_options){.max_size = 3}, msg, sizeof msg), -1);
-    CHECK_STR(msg, "vocabulary: max_size is 3, expected more than the 3 special tokens");
-    CHECK_INT(vocab_build(&v, counter, &(vocab_options){.min_count = -1}, msg, sizeof msg), -1);
-    CHECK_STR(msg, "vocabulary: min_count is -1, expected >= 0");
+    CHECK_INT(vocab_build(&v, counter, &(vocab_options){.max_size = 3}), -1);
+    CHECK_STR(adamod__last_message(), "vocabulary: max_size is 3, expected more than the 3 special tokens");
+    CHECK_INT(vocab_build(&v, counter, &(vocab_options){.min_count = -1}), -1);
+    CHECK_STR(adamod__last_message(), "vocabulary: min_count is -1, expected >= 0");
     CHECK(!v);
     vocab_counter_free(counter);
     vocab_free(NULL);
@@ -273,15 +272,15 @@ static void clean_up(void) {
 TEST(a_saved_vocabulary_loads_the_same) {
     const char *path = write_file("vocab.txt", TEXT("old"));
     vocab *v = learn(TEXT_CHARACTERS, "ab  c\r\xc3\xa4\xe2\x82\xac", (vocab_options){0}), *again = NULL;
-    CHECK_INT(vocab_save(v, path, msg, sizeof msg), 0);
+    CHECK_INT(vocab_save(v, path), 0);
     CHECK_INT(files_in_directory(), 1);
-    if (!CHECK_INT(vocab_load(&again, path, msg, sizeof msg), 0)) return;
+    if (!CHECK_INT(vocab_load(&again, path), 0)) return;
     CHECK_INT(vocab_size(again), vocab_size(v));
     for (int32_t i = 0; i < vocab_size(v); i++) CHECK_STR(vocab_token(again, i).bytes, vocab_token(v, i).bytes);
     vocab_free(again);
     char *bytes;
     size_t n;
-    if (CHECK_INT(text_read(path, &bytes, &n, msg, sizeof msg), 0))
+    if (CHECK_INT(text_read(path, &bytes, &n), 0))
         CHECK_SLICE(((text_slice){bytes, n}), "<s>\n</s>\n<unk>\n \n\r\na\nb\nc\n\xc3\xa4\n\xe2\x82\xac\n");
     free(bytes);
     vocab_free(v);
@@ -292,15 +291,15 @@ TEST(a_vocabulary_that_cannot_be_written_leaves_nothing) {
     vocab *v = learn(TEXT_WORDS, "a", (vocab_options){0});
     char path[320], expected[420];
     snprintf(path, sizeof path, "%s", path_of("none/vocab.txt"));
-    CHECK_INT(vocab_save(v, path, msg, sizeof msg), -1);
+    CHECK_INT(vocab_save(v, path), ADAMOD_ERROR_IO);
     snprintf(expected, sizeof expected, "%s: cannot create a temporary file beside it: No such file or directory",
              path);
-    CHECK_STR(msg, expected);
+    CHECK_STR(adamod__last_message(), expected);
     /* A directory is in the way of the rename. */
     snprintf(path, sizeof path, "%s", path_of("taken"));
     CHECK_INT(mkdir(path, 0777), 0);
-    CHECK_INT(vocab_save(v, path, msg, sizeof msg), -1);
-    CHECK_HAS(msg, "exists and is not a regular file");
+    CHECK_INT(vocab_save(v, path), ADAMOD_ERROR_IO);
+    CHECK_HAS(adamod__last_message(), "exists and is not a regular file");
     CHECK_INT(files_in_directory(), 1);
     rmdir(path);
     vocab_free(v);
@@ -326,22 +325,22 @@ TEST(bad_vocabulary_files_are_refused) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         vocab *v = NULL;
-        CHECK_INT(vocab_parse(&v, cases[i].bytes, "v", msg, sizeof msg), -1);
-        CHECK_STR(msg, cases[i].says);
+        CHECK_INT(vocab_parse(&v, cases[i].bytes, "v"), -1);
+        CHECK_STR(adamod__last_message(), cases[i].says);
         CHECK(!v);
     }
     vocab *v;
-    CHECK_INT(vocab_load(&v, "/nonexistent/vocab", msg, sizeof msg), -1);
-    CHECK_STR(msg, "/nonexistent/vocab: cannot open: No such file or directory");
-    CHECK_INT(vocab_load(&v, "/tmp", msg, sizeof msg), -1);
-    CHECK_STR(msg, "/tmp: cannot read: Is a directory");
-    CHECK_INT(vocab_load(&v, "/nonexistent/vocab", NULL, 0), -1);
+    CHECK_INT(vocab_load(&v, "/nonexistent/vocab"), -1);
+    CHECK_STR(adamod__last_message(), "/nonexistent/vocab: cannot open: No such file or directory");
+    CHECK_INT(vocab_load(&v, "/tmp"), -1);
+    CHECK_STR(adamod__last_message(), "/tmp: cannot read: Is a directory");
+    CHECK_INT(vocab_load(&v, "/nonexistent/vocab"), -1);
 }
 
 /* ---- Two aligned files ------------------------------------------------------------------------------------------- */
 
 static int parse(corpus_text *out, text_slice src, text_slice tgt, corpus_options options) {
-    return corpus_parse(out, &(corpus_file){"s", src}, &(corpus_file){"t", tgt}, &options, msg, sizeof msg);
+    return corpus_parse(out, &(corpus_file){"s", src}, &(corpus_file){"t", tgt}, &options);
 }
 
 static void check_pair(const corpus_text *text, int64_t i, const char *src, const char *tgt) {
@@ -366,11 +365,11 @@ TEST(two_files_are_read) {
     char src[320], tgt[320];
     snprintf(src, sizeof src, "%s", write_file("x.de", TEXT("\xef\xbb\xbfja\nnein\n")));
     snprintf(tgt, sizeof tgt, "%s", write_file("x.en", TEXT("yes\nno")));
-    if (CHECK_INT(corpus_bitext(&text, src, tgt, &(corpus_options){0}, msg, sizeof msg), 0))
+    if (CHECK_INT(corpus_bitext(&text, src, tgt, &(corpus_options){0}), 0))
         check_pair(&text, 0, "ja", "yes"), check_pair(&text, 1, "nein", "no");
     corpus_text_free(&text);
-    CHECK_INT(corpus_bitext(&text, src, "/nonexistent/x.en", &(corpus_options){0}, msg, sizeof msg), -1);
-    CHECK_STR(msg, "/nonexistent/x.en: cannot open: No such file or directory");
+    CHECK_INT(corpus_bitext(&text, src, "/nonexistent/x.en", &(corpus_options){0}), -1);
+    CHECK_STR(adamod__last_message(), "/nonexistent/x.en: cannot open: No such file or directory");
     CHECK(!text.n && !text.src.bytes);
     clean_up();
 }
@@ -406,7 +405,7 @@ TEST(bad_files_are_refused_in_one_line) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         corpus_text text;
         CHECK_INT(parse(&text, cases[i].src, cases[i].tgt, cases[i].options), -1);
-        CHECK_STR(msg, cases[i].says);
+        CHECK_STR(adamod__last_message(), cases[i].says);
         CHECK(!text.n && !text.src.bytes && !text.tgt.at);
     }
 }
@@ -450,9 +449,9 @@ TEST(sides_have_vocabularies_of_their_own_or_a_joint_one) {
     vocab *src, *tgt, *joint;
     corpus_options options = {0};
     if (!CHECK_INT(parse(&text, TEXT("a b\nb\n"), TEXT("c a\nc c\n"), options), 0)) return;
-    CHECK_INT(corpus_vocab(&text, CORPUS_SOURCE, &(vocab_options){0}, &src, msg, sizeof msg), 0);
-    CHECK_INT(corpus_vocab(&text, CORPUS_TARGET, &(vocab_options){0}, &tgt, msg, sizeof msg), 0);
-    CHECK_INT(corpus_vocab(&text, CORPUS_SOURCE | CORPUS_TARGET, &(vocab_options){0}, &joint, msg, sizeof msg), 0);
+    CHECK_INT(corpus_vocab(&text, CORPUS_SOURCE, &(vocab_options){0}, &src), 0);
+    CHECK_INT(corpus_vocab(&text, CORPUS_TARGET, &(vocab_options){0}, &tgt), 0);
+    CHECK_INT(corpus_vocab(&text, CORPUS_SOURCE | CORPUS_TARGET, &(vocab_options){0}, &joint), 0);
     check_tokens(src, 2, (const char *const[]){"b", "a"});
     check_tokens(tgt, 2, (const char *const[]){"c", "a"});
     check_tokens(joint, 3, (const char *const[]){"c", "a", "b"});
@@ -467,7 +466,7 @@ TEST(a_corpus_is_the_ids_of_its_text) {
     corpus pairs;
     vocab *src = learn(TEXT_WORDS, "b b a", (vocab_options){0}), *tgt = learn(TEXT_WORDS, "x", (vocab_options){0});
     if (!CHECK_INT(parse(&text, TEXT("a b\nq\nb b a\n"), TEXT("x\ny x\nz\n"), (corpus_options){0}), 0)) return;
-    if (!CHECK_INT(corpus_encode(&pairs, &text, src, tgt, msg, sizeof msg), 0)) return;
+    if (!CHECK_INT(corpus_encode(&pairs, &text, src, tgt), 0)) return;
     const int32_t src_ids[] = {4, 3, VOCAB_UNK, 3, 3, 4}, tgt_ids[] = {3, VOCAB_UNK, 3, VOCAB_UNK};
     CHECK_INT(pairs.n, 3);
     CHECK(!memcmp(pairs.src.at, (const int64_t[]){0, 2, 3, 6}, 4 * sizeof(int64_t)));
@@ -505,7 +504,7 @@ static int make_all_german(void) {
         int length = numbers_german(n, german, sizeof german);
         vocab_counter_add(counter, TEXT_WORDS, (text_slice){german, (size_t)length}, NUMBERS_LIMIT - n);
     }
-    vocab_build(&all_german, counter, &(vocab_options){0}, msg, sizeof msg);
+    vocab_build(&all_german, counter, &(vocab_options){0});
     vocab_counter_free(counter);
     return CHECK(all_german);
 }
@@ -542,8 +541,7 @@ typedef struct splits {
 } splits;
 
 static int draw(splits *s, uint64_t seed, int64_t n_train, int64_t n_valid, int64_t n_test) {
-    return CHECK_INT(corpus_numbers(seed, n_train, n_valid, n_test, &s->train, &s->valid, &s->test, msg, sizeof msg),
-                     0);
+    return CHECK_INT(corpus_numbers(seed, n_train, n_valid, n_test, &s->train, &s->valid, &s->test), 0);
 }
 
 static void free_splits(splits *s) {
@@ -657,12 +655,12 @@ TEST(held_out_numbers_are_spread_evenly) {
 
 TEST(more_numbers_than_there_are_are_refused) {
     splits s;
-    CHECK_INT(corpus_numbers(1, 0, 1, 1, &s.train, &s.valid, &s.test, msg, sizeof msg), -1);
-    CHECK_STR(msg, "numbers: 0 training pairs, expected 1 to 900002");
-    CHECK_INT(corpus_numbers(1, 900003, 1, 1, &s.train, &s.valid, &s.test, msg, sizeof msg), -1);
-    CHECK_STR(msg, "numbers: 900003 training pairs, expected 1 to 900002");
-    CHECK_INT(corpus_numbers(1, 1, 50000, -1, &s.train, &s.valid, &s.test, msg, sizeof msg), -1);
-    CHECK_STR(msg, "numbers: 50000 validation and -1 test pairs, expected 0 to 49999");
+    CHECK_INT(corpus_numbers(1, 0, 1, 1, &s.train, &s.valid, &s.test), -1);
+    CHECK_STR(adamod__last_message(), "numbers: 0 training pairs, expected 1 to 900002");
+    CHECK_INT(corpus_numbers(1, 900003, 1, 1, &s.train, &s.valid, &s.test), -1);
+    CHECK_STR(adamod__last_message(), "numbers: 900003 training pairs, expected 1 to 900002");
+    CHECK_INT(corpus_numbers(1, 1, 50000, -1, &s.train, &s.valid, &s.test), -1);
+    CHECK_STR(adamod__last_message(), "numbers: 50000 validation and -1 test pairs, expected 0 to 49999");
     CHECK(!s.train.n && !s.valid.n && !s.test.n);
 }
 

@@ -11,14 +11,12 @@
 #include "data/sets/data_sets.h"
 #include "data/sets/folders.h"
 #include "data/text_input.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char msg[512];
-#define MSG msg, sizeof msg
 
 static void check_file(const data_set *s, const data_file *f) {
     CHECK(strlen(f->name) < sizeof((data_source *)0)->file && !strchr(f->name, '/'));
@@ -84,34 +82,34 @@ TEST(the_cache_is_where_xdg_says) {
     unsetenv("XDG_CACHE_HOME");
     unsetenv("XDG_CONFIG_HOME");
     setenv("HOME", "/h", 1);
-    CHECK_INT(data_set_folder(s, "downloads", path, sizeof path, MSG), 0);
+    CHECK_INT(data_set_folder(s, "downloads", path, sizeof path), 0);
     CHECK_STR(path, "/h/.cache/adamod/data/downloads/ptb");
     data_sources_default(path, sizeof path);
     CHECK_STR(path, "/h/.config/adamod/mirrors");
     setenv("XDG_CACHE_HOME", "not/absolute", 1);
-    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path, MSG), 0);
+    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path), 0);
     CHECK_STR(path, "/h/.cache/adamod/data/prepared/ptb");
     setenv("XDG_CACHE_HOME", "/c", 1);
-    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path, MSG), 0);
+    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path), 0);
     CHECK_STR(path, "/c/adamod/data/prepared/ptb");
     setenv("ADAMOD_DATA", home, 1);
-    CHECK_INT(data_set_path(s, path, sizeof path, MSG), -1);
-    CHECK_HAS(msg, "to fetch and prepare it: adamod data prepare ptb");
-    CHECK_INT(folder_make("prepared/ptb", MSG), 0);
-    CHECK_INT(data_set_path(s, path, sizeof path, MSG), 0);
+    CHECK_INT(data_set_path(s, path, sizeof path), ADAMOD_ERROR_IO);
+    CHECK_HAS(adamod__last_message(), "to fetch and prepare it: adamod data prepare ptb");
+    CHECK_INT(folder_make("prepared/ptb"), 0);
+    CHECK_INT(data_set_path(s, path, sizeof path), 0);
     setenv("ADAMOD_DATA", "here", 1);
-    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path, MSG), -1);
+    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path), -1);
     char longest[600];
     memset(longest, 'x', sizeof longest - 1);
     longest[0] = '/';
     longest[sizeof longest - 1] = 0;
     setenv("ADAMOD_DATA", longest, 1);
-    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path, MSG), -1);
-    CHECK_HAS(msg, "too long");
+    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path), -1);
+    CHECK_HAS(adamod__last_message(), "too long");
     unsetenv("ADAMOD_DATA");
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
-    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path, MSG), -1);
+    CHECK_INT(data_set_folder(s, "prepared", path, sizeof path), -1);
 }
 
 TEST(addresses_are_read) {
@@ -121,9 +119,9 @@ TEST(addresses_are_read) {
     data_sources s = {0};
     enter_scratch(true);
     put_file("m", text, sizeof text - 1);
-    CHECK_INT(data_sources_read(&s, "absent", true, MSG), 0);
-    CHECK_INT(data_sources_read(&s, "absent", false, MSG), -1);
-    if (!CHECK_INT(data_sources_read(&s, "m", false, MSG), 0)) puts(msg);
+    CHECK_INT(data_sources_read(&s, "absent", true), 0);
+    CHECK_INT(data_sources_read(&s, "absent", false), -1);
+    if (!CHECK_INT(data_sources_read(&s, "m", false), 0)) puts(adamod__last_message());
     if (!CHECK_INT(s.n, 3)) return;
     CHECK_STR(s.list[0].url, "https://m.example/data");
     CHECK(s.list[1].has_size && s.list[1].size == 12 && s.list[1].kind == DIGEST_MD5);
@@ -187,14 +185,14 @@ static void start_cache(void) {
     enter_scratch(true);
     if (!CHECK(getcwd(here, sizeof here) != NULL)) return;
     setenv("ADAMOD_DATA", here, 1);
-    CHECK_INT(folder_make("downloads/ptb", MSG), 0);
+    CHECK_INT(folder_make("downloads/ptb"), 0);
     *notes = 0;
 }
 
 static bool is_prepared(const char *path, const char *text) {
     char *bytes, read[64] = "";
     size_t n;
-    if (text_read(path, &bytes, &n, MSG)) return false;
+    if (text_read(path, &bytes, &n)) return false;
     snprintf(read, sizeof read, "%.*s", (int)n, bytes);
     free(bytes);
     return strcmp(read, text) == 0;
@@ -213,7 +211,7 @@ TEST(a_text_that_was_packed_anew_is_known_by_its_content) {
     data_set s = {.name = "ptb", .files = published, .copies = copies};
     start_cache();
     put_file("downloads/ptb/t.gz", text, sizeof text - 1);
-    if (!CHECK_INT(data_set_prepare(&s, &quiet, MSG), 0)) puts(msg);
+    if (!CHECK_INT(data_set_prepare(&s, &quiet), 0)) puts(adamod__last_message());
     CHECK_STR(notes, "t.gz: packed anew; what it unpacks to has the published SHA-256\n");
     CHECK(is_prepared("prepared/ptb/t", text));
     CHECK(access("downloads/ptb/t.gz.sha256", F_OK)); /* there is a published one */
@@ -221,13 +219,13 @@ TEST(a_text_that_was_packed_anew_is_known_by_its_content) {
         s.files = plain;
         start_cache();
         put_file("downloads/ptb/t.gz", packed, sizeof packed);
-        if (!CHECK_INT(data_set_prepare(&s, &quiet, MSG), 0)) puts(msg);
+        if (!CHECK_INT(data_set_prepare(&s, &quiet), 0)) puts(adamod__last_message());
         CHECK(is_prepared("prepared/ptb/t", text));
     }
     s.files = published;
     start_cache();
     put_file("downloads/ptb/t.gz", other, sizeof other - 1);
-    CHECK_INT(data_set_prepare(&s, &quiet, MSG), -1);
+    CHECK_INT(data_set_prepare(&s, &quiet), -1);
     CHECK_HAS(notes, "its SHA-256 is ");
     CHECK(access("downloads/ptb/t.gz.bad", F_OK) == 0 && access("downloads/ptb/t.gz", F_OK));
 }
@@ -270,17 +268,17 @@ TEST(an_archive_that_was_packed_anew_is_known_by_names_and_sizes) {
         const bool named = strcmp(cases[i].name, members[0]) == 0, right = !*cases[i].fault;
         start_cache();
         put_file("downloads/ptb/t.tgz", bytes, n);
-        if (!CHECK_INT(data_set_prepare(&s, &quiet, MSG), right ? 0 : -1)) puts(msg);
+        if (!CHECK_INT(data_set_prepare(&s, &quiet), right ? 0 : -1)) puts(adamod__last_message());
         if (named) CHECK_HAS(notes, "t.tgz: its MD5 is not the published one; in case it was packed anew");
         else CHECK_HAS(notes, "kept as t.tgz.bad");
-        if (named && !right) CHECK_HAS(msg, cases[i].fault);
+        if (named && !right) CHECK_HAS(adamod__last_message(), cases[i].fault);
         CHECK(is_prepared("prepared/ptb/a/t", cases[i].text) == right);
     }
     /* As many bytes as the published one: not packed anew but damaged. */
     files[0].size = 2048;
     start_cache();
     put_file("downloads/ptb/t.tgz", bytes, make_tar(bytes, "a/t", "12345"));
-    CHECK_INT(data_set_prepare(&s, &quiet, MSG), -1);
+    CHECK_INT(data_set_prepare(&s, &quiet), -1);
     CHECK_HAS(notes, "kept as t.tgz.bad");
     /* What users say of a file counts, and not what it might be. */
     data_source own = {.set = "ptb", .file = "t.tgz", .url = NOWHERE, .has_checksum = true, .kind = DIGEST_MD5};
@@ -289,7 +287,7 @@ TEST(an_archive_that_was_packed_anew_is_known_by_names_and_sizes) {
     snprintf(own.checksum, sizeof own.checksum, "%s", hex);
     start_cache();
     put_file("downloads/ptb/t.tgz", bytes, sizeof bytes);
-    CHECK_INT(data_set_prepare(&s, &told, MSG), -1);
+    CHECK_INT(data_set_prepare(&s, &told), -1);
     CHECK_HAS(notes, "kept as t.tgz.bad");
 }
 
@@ -302,17 +300,17 @@ TEST(names_that_lead_out_are_found) {
 
 TEST(folders_are_removed_without_following_links) {
     enter_scratch(true);
-    CHECK_INT(folder_make("keep/a", MSG) || folder_make("gone/b/c", MSG), 0);
+    CHECK_INT(folder_make("keep/a") || folder_make("gone/b/c"), 0);
     put_file("keep/a/file", "x", 1);
     CHECK_INT(symlink("../../keep", "gone/b/link"), 0);
-    CHECK_INT(folder_remove("gone", MSG), 0);
+    CHECK_INT(folder_remove("gone"), 0);
     CHECK_INT(access("gone", F_OK), -1);
     CHECK_INT(access("keep/a/file", F_OK), 0);
-    CHECK_INT(folder_remove("gone", MSG), 0);
-    CHECK_INT(folder_make("keep/a/file/x", MSG), -1);
-    CHECK_INT(folder_make("keep/a/file", MSG), -1);
-    CHECK_INT(folder_space(".", (int64_t)1 << 60, MSG), -1);
-    CHECK_HAS(msg, "MB are free");
+    CHECK_INT(folder_remove("gone"), 0);
+    CHECK_INT(folder_make("keep/a/file/x"), ADAMOD_ERROR_IO);
+    CHECK_INT(folder_make("keep/a/file"), ADAMOD_ERROR_IO);
+    CHECK_INT(folder_space(".", (int64_t)1 << 60), -1);
+    CHECK_HAS(adamod__last_message(), "MB are free");
 }
 
 RUN_TESTS(ENTRY(the_table_is_whole), ENTRY(the_cache_is_where_xdg_says), ENTRY(addresses_are_read),

@@ -6,15 +6,14 @@
 #include "check.h"
 #include "fake_device.h"
 #include "train/exchange.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_RANKS = 16, STATES = 7 };
-#define MESSAGE message, sizeof message
 
 static comm *c;
-static char message[256];
 
 static const nn_backend_op no_ops[] = {{NULL, NULL}};
 static const nn_backend backend = {.name = "test", .ops = no_ops, .device = &fake_device_functions};
@@ -42,10 +41,10 @@ static void make(side *s, int64_t numbers, bool by_nccl, bool in_parts) {
     CHECK_INT(nn_params_allocate(s->params, 1), ADAMOD_OK);
     CHECK_INT(fake_device_take(s->params, &backend, NN_MIXED), ADAMOD_OK);
     make_parts(s);
-    if (by_nccl && !CHECK_INT(nccl_open(&joined, c, MESSAGE), 0)) printf("%s\n", message);
+    if (by_nccl && !CHECK_INT(nccl_open(&joined, c), 0)) printf("%s\n", adamod__last_message());
     const exchange_options o = {
         .comm = c, .nccl = joined, .params = s->params, .parts = in_parts ? s->parts : NULL, .batches = comm_size(c)};
-    CHECK_INT(exchange_open(&s->exchange, &o, MESSAGE), 0);
+    CHECK_INT(exchange_open(&s->exchange, &o), 0);
 }
 
 static void drop(side *s) {
@@ -174,8 +173,8 @@ TEST(what_nccl_says_is_told) {
 int main(int argc, char **argv) {
     bool alone;
     setenv("ADAMOD_NCCL_LIBRARY", FAKE_NCCL, 1);
-    if (comm_launched().size > 1 && comm_open(&c, &alone, MESSAGE)) {
-        fprintf(stderr, "%s\n", message);
+    if (comm_launched().size > 1 && comm_open(&c, &alone)) {
+        fprintf(stderr, "%s\n", adamod__last_message());
         return 1;
     }
     static const check_test tests[] = {ENTRY(nccl_sums_gradients), ENTRY(nccl_sums_each_part_for_its_rank),

@@ -6,6 +6,7 @@
 
 #include "scratch.h"
 #include "train/checkpoint.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,9 +16,8 @@
 enum { ROOM = 1 << 16, COUNT = 48 };
 static unsigned char old[ROOM], new[ROOM], now[ROOM];
 static size_t n_old, n_new;
-static char message[512];
 
-static const char *last_message(void) { return message; }
+static const char *last_message(void) { return adamod__last_message(); }
 
 /* ---- a model of two parameters, built by hand ---- */
 
@@ -43,15 +43,15 @@ static void make(void) {
 
 static int save(void) {
     const checkpoint_meta meta = {.step = 7};
-    message[0] = '\0';
-    return checkpoint_save(FILE_NAME, &params, opt, &meta, message, sizeof message);
+    adamod__fail(ADAMOD_OK, "%s", "");
+    return checkpoint_save(FILE_NAME, &params, opt, &meta);
 }
 
 static void check_saved(int status) {
     const size_t n = get_file(FILE_NAME, now, sizeof now);
     const bool is_old = n == n_old && memcmp(now, old, n) == 0, is_new = n == n_new && memcmp(now, new, n) == 0;
-    CHECK(status && !strstr(message, "written, but") ? is_old : is_new);
-    if (status) CHECK(strncmp(message, FILE_NAME ": ", strlen(FILE_NAME) + 2) == 0);
+    CHECK(status && !strstr(adamod__last_message(), "written, but") ? is_old : is_new);
+    if (status) CHECK(strncmp(adamod__last_message(), FILE_NAME ": ", strlen(FILE_NAME) + 2) == 0);
     if (!faults.for_good) CHECK_INT(scratch_files(), 1);
     put_file(FILE_NAME, old, n_old);
 }
@@ -78,9 +78,9 @@ static float before[COUNT], loaded[COUNT];
 
 static int load(void) {
     checkpoint_meta meta = {0};
-    message[0] = '\0';
+    adamod__fail(ADAMOD_OK, "%s", "");
     memcpy(before, data, sizeof data);
-    const int status = checkpoint_load(FILE_NAME, &params, opt, &meta, message, sizeof message);
+    const int status = checkpoint_load(FILE_NAME, &params, opt, &meta);
     CHECK_INT(meta.step, status ? 0 : 7);
     return status;
 }
@@ -88,7 +88,7 @@ static int load(void) {
 static void check_loaded(int status) {
     CHECK(memcmp(data, status ? before : loaded, sizeof data) == 0);
     CHECK_INT(adamod_steps(opt), status ? 3 : 1);
-    if (status) CHECK(strncmp(message, FILE_NAME ": ", strlen(FILE_NAME) + 2) == 0);
+    if (status) CHECK(strncmp(adamod__last_message(), FILE_NAME ": ", strlen(FILE_NAME) + 2) == 0);
     while (adamod_steps(opt) < 3) CHECK_INT(adamod_step(opt), ADAMOD_OK); /* away from it again */
 }
 
@@ -108,9 +108,9 @@ TEST(loading) {
 static int save_both(void) {
     const checkpoint_meta meta = {.step = 7};
     const checkpoint_target targets[] = {{FILE_NAME, true}, {LINK_NAME, true}};
-    message[0] = '\0';
-    checkpoint_writer *w = checkpoint_begin(targets, 2, &params, opt, &meta, message, sizeof message);
-    return w ? checkpoint_end(w, message, sizeof message) : -1;
+    adamod__fail(ADAMOD_OK, "%s", "");
+    checkpoint_writer *w = checkpoint_begin(targets, 2, &params, opt, &meta);
+    return w ? checkpoint_end(w) : -1;
 }
 
 /* 1: the old content, 2: the new. */
@@ -142,7 +142,9 @@ TEST(saving_under_two_names) {
         written += status == 0 && faults.last && strcmp(faults.last, "linkat") == 0;
         CHECK(version_of(FILE_NAME) && version_of(LINK_NAME));
         if (!status) CHECK(version_of(FILE_NAME) == 2 && version_of(LINK_NAME) == 2);
-        if (status) CHECK(strstr(message, FILE_NAME ": ") == message || strstr(message, LINK_NAME ": ") == message);
+        if (status)
+            CHECK(strstr(adamod__last_message(), FILE_NAME ": ") == adamod__last_message() ||
+                  strstr(adamod__last_message(), LINK_NAME ": ") == adamod__last_message());
         if (!faults.for_good) CHECK_INT(scratch_files(), 2);
         CHECK_INT(fault_descriptor(), descriptor);
         if (check_failures) printf("  call %ld of %ld, %s\n", n, calls, faults.last ? faults.last : "none");

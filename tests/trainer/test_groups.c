@@ -9,11 +9,9 @@
 #include "tasks/tasks.h"
 #include "train/train.h"
 #include "train/training_step.h"
+#include "core/error.h"
 
 #include <stdlib.h>
-
-#define MESSAGE message, sizeof message
-static char message[1024];
 
 /* Batches differ in length, and so in their learning rate. */
 static const char small[] =
@@ -25,9 +23,9 @@ static const char small[] =
 
 static bool open_with(experiment *e, const char *const *assignments) {
     recipe r;
-    if (!CHECK(small_recipe(&r, small, assignments, MESSAGE))) return puts(message), false;
-    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) return puts(message), false;
-    return experiment_open(e, &r, NULL, TASK_TRAIN, MESSAGE) == 0;
+    if (!CHECK(small_recipe(&r, small, assignments))) return puts(adamod__last_message()), false;
+    if (!CHECK_INT(recipe_check(&r), 0)) return puts(adamod__last_message()), false;
+    return experiment_open(e, &r, NULL, TASK_TRAIN) == 0;
 }
 
 /* The parameters before, to be freed, and those of e after some updates. */
@@ -37,7 +35,7 @@ static float *train_some(experiment *e) {
     checkpoint_meta at = {.recipe = &e->recipe};
     for (int i = 0; i < 5; i++) {
         update u;
-        if (!CHECK(update_begin(e, &at, false, &u, MESSAGE) == 0 && update_end(e, &u, MESSAGE) == 0)) puts(message);
+        if (!CHECK(update_begin(e, &at, false, &u) == 0 && update_end(e, &u) == 0)) puts(adamod__last_message());
     }
     return before;
 }
@@ -107,9 +105,9 @@ TEST(a_group_of_all_is_as_the_whole) {
 
 static const char *refusal(const char *const *assignments) {
     experiment e;
-    snprintf(message, sizeof message, "(none)");
+    adamod__fail(ADAMOD_OK, "(none)");
     if (open_with(&e, assignments)) experiment_close(&e);
-    return message;
+    return adamod__last_message();
 }
 
 TEST(groups_without_parameters_are_refused) {
@@ -127,7 +125,7 @@ static train_result run_in(const char *directory, bool resume, const char *const
     train_result out = {0};
     recipe r;
     const train_options o = {.directory = directory, .resume = resume};
-    if (!CHECK(small_recipe(&r, small, assignments, MESSAGE) && train_run(&r, &o, &out, MESSAGE) == 0)) puts(message);
+    if (!CHECK(small_recipe(&r, small, assignments) && train_run(&r, &o, &out) == 0)) puts(adamod__last_message());
     return out;
 }
 

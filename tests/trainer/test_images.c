@@ -15,14 +15,12 @@
 #include "tasks/images.h"
 #include "tasks/tasks.h"
 #include "train/train.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define MESSAGE message, sizeof message
-static char message[1024];
 
 static const char shapes[] = "data: {task: images, train: 50, valid: 30, test: 21, batch: 16}\n"
                              "model: {kind: mlp, layers: 1, width: 8}\n"
@@ -30,11 +28,11 @@ static const char shapes[] = "data: {task: images, train: 50, valid: 30, test: 2
                              "train: {steps: 11, evaluate_every: 5, checkpoint_every: 4, threads: 1, backend: cpu}\n";
 
 /* The recipe above with some keys set, up to NULL; whether it is one. */
-static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, shapes, assignments, MESSAGE); }
+static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, shapes, assignments); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
     recipe r;
-    if (set_all(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, MESSAGE) == 0)
+    if (set_all(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY) == 0)
         return true;
     return false;
 }
@@ -96,12 +94,13 @@ TEST(where_nothing_is_held_out_the_test_set_is_for_both) {
     if (!CHECK(open_with(&e, WITH(CIFAR, "data.hold_out=0")))) return;
     const images *s = images_of(&e);
     CHECK(s->n[SPLIT_TRAIN] == 50 && s->n[SPLIT_VALID] == 20 && s->n[SPLIT_TEST] == 20 && s->test_is_valid);
-    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &valid, MESSAGE), 0);
-    CHECK_INT(e.task->evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &test, MESSAGE), 0);
+    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &valid), 0);
+    CHECK_INT(e.task->evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &test), 0);
     CHECK_CLOSE(valid.value[0], test.value[0], 0);
-    CHECK(e.task->note(&e, SPLIT_VALID, MESSAGE));
-    CHECK_HAS(message, "/.: the validation set is the test set, since data.hold_out is 0");
-    CHECK(!e.task->note(&e, SPLIT_TEST, MESSAGE));
+    char note[1024];
+    CHECK(e.task->note(&e, SPLIT_VALID, note, sizeof note));
+    CHECK_HAS(note, "/.: the validation set is the test set, since data.hold_out is 0");
+    CHECK(!e.task->note(&e, SPLIT_TEST, note, sizeof note));
     experiment_close(&e);
 }
 
@@ -164,11 +163,12 @@ TEST(an_epoch_sees_each_picture_once_in_an_order_of_its_own) {
     for (int i = 0; i < 50; i++) times[numbers[0][i]]++;
     for (int i = 0; i < 50; i++) CHECK_INT(times[i], 1);
     CHECK(memcmp(numbers[0], numbers[1], sizeof numbers[0]) != 0);
-    CHECK_INT(e.task->seek(&e, 1, 0, MESSAGE), 0);
+    CHECK_INT(e.task->seek(&e, 1, 0), 0);
     take_epoch(&e, numbers[2], 50);
     CHECK(memcmp(numbers[1], numbers[2], sizeof numbers[1]) == 0);
-    CHECK_INT(e.task->seek(&e, 0, 4, MESSAGE), -1);
-    CHECK_STR(message, "the checkpoint is at batch 4 of an epoch, but an epoch has 4 batches: have the data changed?");
+    CHECK_INT(e.task->seek(&e, 0, 4), -1);
+    CHECK_STR(adamod__last_message(),
+              "the checkpoint is at batch 4 of an epoch, but an epoch has 4 batches: have the data changed?");
     experiment_close(&e);
 }
 
@@ -180,7 +180,7 @@ TEST(scores_do_not_depend_on_how_batches_are_cut) {
     for (int i = 0; i < 3; i++) {
         experiment e;
         if (!CHECK(open_with(&e, WITH(batches[i])))) return;
-        CHECK_INT(e.task->evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &r[i], MESSAGE), 0);
+        CHECK_INT(e.task->evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &r[i]), 0);
         CHECK(r[i].items == 21 && r[i].samples == 21);
         CHECK_CLOSE(r[i].value[0], r[0].value[0], 1e-6);
         CHECK_CLOSE(r[i].value[1], r[0].value[1], 0);
@@ -194,11 +194,11 @@ TEST(an_evaluation_in_between_can_be_cut_short) {
     experiment e;
     task_result r;
     if (!CHECK(open_with(&e, WITH("train.evaluate_images=9")))) return;
-    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &r, MESSAGE), 0);
+    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &r), 0);
     CHECK(r.items == 9);
-    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &r, MESSAGE), 0);
+    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &r), 0);
     CHECK(r.items == 30);
-    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_GLANCE, NULL, NULL, &r, MESSAGE), 0);
+    CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_GLANCE, NULL, NULL, &r), 0);
     CHECK(r.items == 16);
     experiment_close(&e);
 }
@@ -211,9 +211,9 @@ TEST(predictions_are_those_that_evaluations_count) {
     int64_t confusion[100] = {0};
     if (!CHECK(open_with(&e, NULL))) return;
     const images *s = images_of(&e);
-    CHECK_INT(e.task->evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &r, MESSAGE), 0);
+    CHECK_INT(e.task->evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &r), 0);
     const int32_t first = s->place[SPLIT_TEST][0];
-    CHECK_INT(images_predict(&e, 21, s->all.bytes + (size_t)first * 3072, p, MESSAGE), 0);
+    CHECK_INT(images_predict(&e, 21, s->all.bytes + (size_t)first * 3072, p), 0);
     double right = 0, nll = 0;
     for (int i = 0; i < 21; i++) {
         int best = 0;
@@ -247,7 +247,7 @@ TEST(the_surest_mistakes_are_kept_in_order) {
     class_report_free(&c);
     CHECK_INT(class_report_begin(&c, CLASS_MOST + 1), 0);
     class_report_add(&c, CLASS_MOST, 0, 0.5, 0);
-    CHECK_INT(class_report_write(&c, NULL, 1, "test", "/nowhere/classes.json", MESSAGE), 0);
+    CHECK_INT(class_report_write(&c, NULL, 1, "test", "/nowhere/classes.json"), 0);
 }
 
 TEST(mistakes_on_large_pictures_are_shown_scaled_down) {
@@ -256,13 +256,13 @@ TEST(mistakes_on_large_pictures_are_shown_scaled_down) {
     char *text;
     size_t n;
     enter_scratch(true);
-    CHECK_INT(class_names_add(&p.classes, "a", MESSAGE) || class_names_add(&p.classes, "b", MESSAGE), 0);
-    if (!CHECK_INT(pictures_reserve(&p, 1, MESSAGE), 0) || !CHECK_INT(class_report_begin(&c, 2), 0)) return;
+    CHECK_INT(class_names_add(&p.classes, "a") || class_names_add(&p.classes, "b"), 0);
+    if (!CHECK_INT(pictures_reserve(&p, 1), 0) || !CHECK_INT(class_report_begin(&c, 2), 0)) return;
     for (size_t i = 0; i < pictures_bytes(&p); i++) p.bytes[i] = (uint8_t)(7 + i % 3);
     p.labels[p.n++] = 0;
     class_report_add(&c, 0, 1, 0.5, 0);
-    CHECK_INT(class_report_write(&c, &p, 1, "test", "classes.json", MESSAGE), 0);
-    if (CHECK_INT(text_read("classes.json", &text, &n, MESSAGE), 0)) {
+    CHECK_INT(class_report_write(&c, &p, 1, "test", "classes.json"), 0);
+    if (CHECK_INT(text_read("classes.json", &text, &n), 0)) {
         CHECK_HAS(text, "\"picture\":{\"height\":128,\"width\":128,\"channels\":3}");
         CHECK_HAS(text, "\"pixels\":\"BwgJBwgJ");
         CHECK(n > 4 * 128 * 128 && n < 4 * 128 * 128 + 300);
@@ -278,7 +278,7 @@ static train_result run_in(const char *directory, bool resume, const char *const
     train_result out = {0};
     recipe r;
     const train_options o = {.directory = directory, .resume = resume};
-    if (!CHECK(set_all(&r, assignments)) || !CHECK_INT(train_run(&r, &o, &out, MESSAGE), 0)) puts(message);
+    if (!CHECK(set_all(&r, assignments)) || !CHECK_INT(train_run(&r, &o, &out), 0)) puts(adamod__last_message());
     return out;
 }
 
@@ -323,18 +323,18 @@ TEST(a_run_needs_its_training_files_only_for_what_was_held_out) {
     run_in("held", false, WITH(CIFAR, "train.steps=1"));
     unlink("data_batch_3.bin");
     CHECK(set_all(&r, WITH(CIFAR)));
-    if (!CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE, MESSAGE), 0)) return;
+    if (!CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE), 0)) return;
     CHECK(e.task->has(&e, SPLIT_TEST) && !e.task->has(&e, SPLIT_VALID));
     CHECK_HAS(e.gone[SPLIT_VALID], "data_batch_3.bin: cannot open");
     CHECK_STR(e.gone[SPLIT_TEST], "");
     experiment_close(&e);
     unlink("test_batch.bin");
-    if (!CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE, MESSAGE), 0)) return;
+    if (!CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE), 0)) return;
     CHECK(!e.task->has(&e, SPLIT_TEST) && !e.task->has(&e, SPLIT_VALID));
     CHECK_HAS(e.gone[SPLIT_VALID], "data_batch_3.bin: cannot open");
     CHECK_HAS(e.gone[SPLIT_TEST], "test_batch.bin: cannot open");
     experiment_close(&e);
-    CHECK_INT(experiment_open(&e, &r, "held", TASK_APPLY, MESSAGE), 0); /* predicting needs neither */
+    CHECK_INT(experiment_open(&e, &r, "held", TASK_APPLY), 0); /* predicting needs neither */
     experiment_close(&e);
 }
 
@@ -342,8 +342,8 @@ TEST(a_run_needs_its_training_files_only_for_what_was_held_out) {
 
 static const char *complaint(const char *const *assignments) {
     experiment e;
-    *message = '\0';
-    if (!open_with(&e, assignments)) return message;
+    adamod__fail(ADAMOD_OK, "%s", "");
+    if (!open_with(&e, assignments)) return adamod__last_message();
     experiment_close(&e);
     return "(none)";
 }
@@ -467,27 +467,26 @@ TEST(the_repositorys_recipes_are_the_papers) {
         snprintf(path, sizeof path, "%s/recipes/%s.yaml", root ? root : ".", all[i].name);
         if (access(path, R_OK)) SKIP("the recipes are not here; SOURCE_DIR says where");
         recipe_defaults(&r, tasks_all);
-        if (!CHECK_INT(recipe_load(&r, path, MESSAGE), 0)) puts(message);
-        CHECK_INT(recipe_set(&r, "data.path=/cifar", MESSAGE), 0);
-        if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+        if (!CHECK_INT(recipe_load(&r, path), 0)) puts(adamod__last_message());
+        CHECK_INT(recipe_set(&r, "data.path=/cifar"), 0);
+        if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
         CHECK_STR(r.name, all[i].name);
         CHECK_STR(r.optimizer.schedule[0].value, all[i].schedule);
         CHECK_CLOSE(r.train.epochs, all[i].epochs, 0);
         CHECK_INT(parameters_of(&r, all[i].classes), all[i].parameters);
         CHECK_CLOSE(images_view(images_settings_of(&r)).mean[0], all[i].mean, 0);
         CHECK_INT(images_settings_of(&r)->data.batch, 128);
-        CHECK_INT(recipe_set(&r, "optimizer.rule=adam", MESSAGE) || recipe_set(&r, "optimizer.beta3=", MESSAGE), 0);
-        if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
-        CHECK_INT(recipe_set(&r, "optimizer.rule=sgd", MESSAGE) || recipe_set(&r, "optimizer.flavour=", MESSAGE) ||
-                      recipe_set(&r, "optimizer.momentum=0.9", MESSAGE) ||
-                      recipe_set(&r, "optimizer.decay=l2", MESSAGE),
+        CHECK_INT(recipe_set(&r, "optimizer.rule=adam") || recipe_set(&r, "optimizer.beta3="), 0);
+        if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
+        CHECK_INT(recipe_set(&r, "optimizer.rule=sgd") || recipe_set(&r, "optimizer.flavour=") ||
+                      recipe_set(&r, "optimizer.momentum=0.9") || recipe_set(&r, "optimizer.decay=l2"),
                   0);
-        if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+        if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
     }
     snprintf(path, sizeof path, "%s/recipes/shapes.yaml", root ? root : ".");
     recipe r;
     recipe_defaults(&r, tasks_all);
-    if (!CHECK_INT(recipe_load(&r, path, MESSAGE) || recipe_check(&r, MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(recipe_load(&r, path) || recipe_check(&r), 0)) puts(adamod__last_message());
 }
 
 RUN_TESTS(ENTRY(a_part_of_the_training_set_is_held_out), ENTRY(where_nothing_is_held_out_the_test_set_is_for_both),

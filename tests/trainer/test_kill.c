@@ -16,6 +16,7 @@
 #include "train/checkpoints.h"
 #include "train/resume.h"
 #include "train/train.h"
+#include "core/error.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -144,13 +145,13 @@ static void put_texts(void) {
 
 static recipe small(int threads) {
     recipe r;
-    char message[1024], path[300];
+    char path[300];
     recipe_defaults(&r, tasks_all);
     for (const char *const *s = trained->settings; *s; s++) {
-        if (!CHECK_INT(recipe_set(&r, *s, message, sizeof message), 0)) printf("%s\n", message);
+        if (!CHECK_INT(recipe_set(&r, *s), 0)) printf("%s\n", adamod__last_message());
     }
     snprintf(path, sizeof path, "data.path=%s", root);
-    if (trained == &language) CHECK_INT(recipe_set(&r, path, message, sizeof message), 0);
+    if (trained == &language) CHECK_INT(recipe_set(&r, path), 0);
     r.train.threads = threads;
     return r;
 }
@@ -163,11 +164,10 @@ static bool own_recipe;            /* the run's own in place of the problem's */
 
 static recipe recipe_for(const char *name, int threads) {
     recipe r = small(threads);
-    char message[1024];
     if (own_recipe) recipe_defaults(&r, tasks_all);
-    if (own_recipe && !CHECK_INT(checkpoints_recipe(below(name), &r, message, sizeof message), 0)) puts(message);
+    if (own_recipe && !CHECK_INT(checkpoints_recipe(below(name), &r), 0)) puts(adamod__last_message());
     for (const char *const *s = changes; s && *s; s++) {
-        if (!CHECK_INT(recipe_set(&r, *s, message, sizeof message), 0)) puts(message);
+        if (!CHECK_INT(recipe_set(&r, *s), 0)) puts(adamod__last_message());
     }
     return r;
 }
@@ -176,16 +176,15 @@ static recipe recipe_for(const char *name, int threads) {
 static int train_from(const char *name, const char *from, int threads, int die_in) {
     const pid_t child = fork();
     if (child == 0) {
-        char message[1024];
         train_result result;
         const recipe r = recipe_for(name, threads);
         const train_options o = {
             .directory = below(name), .resume = !begin && exists(name), .resume_from = from, .reset = reset};
         *calls = 0;
         fatal = die_in;
-        const int failed = train_run(&r, &o, &result, message, sizeof message);
+        const int failed = train_run(&r, &o, &result);
         fatal = 0;
-        if (failed) printf("%s\n", message);
+        if (failed) printf("%s\n", adamod__last_message());
         fflush(stdout);
         _exit(failed ? 1 : 0);
     }
@@ -237,23 +236,22 @@ static bool same_text(const char *name, const char *file) {
 static bool same_entry(const adamod__st_file *a, const adamod__st_file *b, const adamod__st_entry *e) {
     const adamod__st_entry *other = adamod__st_find(b, e->name);
     const size_t n = (size_t)(e->end - e->begin);
-    char message[256], *x = malloc(n + 1), *y = malloc(n + 1);
-    const bool same = other && other->end - other->begin == n &&
-                      adamod__st_read(a, e, x, message, sizeof message) == ADAMOD_OK &&
-                      adamod__st_read(b, other, y, message, sizeof message) == ADAMOD_OK && memcmp(x, y, n) == 0;
+    char *x = malloc(n + 1), *y = malloc(n + 1);
+    const bool same = other && other->end - other->begin == n && adamod__st_read(a, e, x) == ADAMOD_OK &&
+                      adamod__st_read(b, other, y) == ADAMOD_OK && memcmp(x, y, n) == 0;
     free(x), free(y);
     return same;
 }
 
 static bool same_tensors(const char *name, const char *file) {
-    char path[300], message[256];
+    char path[300];
     adamod__st_file a, b;
     snprintf(path, sizeof path, "%s/%s/checkpoints/%s.safetensors", root, undisturbed, file);
     const bool none = access(path, F_OK) != 0;
-    if (!none && adamod__st_open(path, &a, message, sizeof message)) return false;
+    if (!none && adamod__st_open(path, &a)) return false;
     snprintf(path, sizeof path, "%s/%s/checkpoints/%s.safetensors", root, name, file);
     if (none) return access(path, F_OK) != 0;
-    bool same = adamod__st_open(path, &b, message, sizeof message) == ADAMOD_OK && a.n_entries == b.n_entries;
+    bool same = adamod__st_open(path, &b) == ADAMOD_OK && a.n_entries == b.n_entries;
     for (size_t i = 0; same && i < a.n_entries; i++) same = same_entry(&a, &b, &a.entries[i]);
     adamod__st_close(&a);
     adamod__st_close(&b);

@@ -13,13 +13,11 @@
 #include "tasks/language.h"
 #include "tasks/tasks.h"
 #include "train/train.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define MESSAGE message, sizeof message
-static char message[1024];
 
 static const char small[] =
     "data: {task: language, words: 4, branches: 2, order: 1, train: 2000, valid: 203, test: 100, batch: 4, length: 10,\n"
@@ -31,18 +29,18 @@ static const char small[] =
     "model.output_dropout=0", "model.layer_dropout=0", "model.input_dropout=0", "model.word_dropout=0",                \
         "model.weight_dropout=0", "model.activity=0", "model.change=0"
 
-static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments, MESSAGE); }
+static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
     recipe r;
-    return set_all(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE, MESSAGE) == 0;
+    return set_all(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE) == 0;
 }
 
 static train_result run_in(const char *directory, bool resume, const char *const *assignments) {
     train_result out = {0};
     recipe r;
     const train_options o = {.directory = directory, .resume = resume};
-    if (!CHECK(set_all(&r, assignments) && train_run(&r, &o, &out, MESSAGE) == 0)) puts(message);
+    if (!CHECK(set_all(&r, assignments) && train_run(&r, &o, &out) == 0)) puts(adamod__last_message());
     return out;
 }
 
@@ -177,11 +175,11 @@ TEST(scores_do_not_depend_on_how_a_text_is_cut) {
     for (int i = 0; i < 2; i++) {
         task_result out;
         if (!CHECK(open_with(&e, WITH(i ? "data.score_length=7" : "data.score_length=1000")))) return;
-        CHECK_INT(task_language.evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &out, MESSAGE), 0);
+        CHECK_INT(task_language.evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &out), 0);
         CHECK_CLOSE(out.items, 3 * 66, 0);
         CHECK_INT(out.samples, 3 * 66);
         loss[i] = out.value[0];
-        CHECK_INT(task_language.evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &out, MESSAGE), 0);
+        CHECK_INT(task_language.evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &out), 0);
         CHECK_CLOSE(out.value[0], loss[i], 0); /* it begins with zeros again */
         experiment_close(&e);
     }
@@ -218,7 +216,7 @@ TEST(words_are_numbered_without_a_mark_for_beginnings) {
     experiment e;
     put_texts();
     if (!CHECK(open_with(&e, WITH(TEXT)))) {
-        puts(message);
+        puts(adamod__last_message());
         return;
     }
     const language *s = language_of(&e);
@@ -251,15 +249,15 @@ TEST(characters_have_bits_and_a_run_knows_its_vocabulary) {
     task_result again;
     CHECK(set_all(&r, WITH(TEXT, "data.tokens=characters")));
     unlink("train.txt");
-    if (!CHECK_INT(experiment_open(&e, &r, "run", TASK_SCORE, MESSAGE), 0)) puts(message);
-    CHECK_INT(task_language.evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &again, MESSAGE), 0);
+    if (!CHECK_INT(experiment_open(&e, &r, "run", TASK_SCORE), 0)) puts(adamod__last_message());
+    CHECK_INT(task_language.evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &again), 0);
     CHECK(isfinite(again.value[0]));
     experiment_close(&e);
 }
 
 static const char *complaint(const char *const *assignments) {
     experiment e;
-    if (!open_with(&e, assignments)) return message;
+    if (!open_with(&e, assignments)) return adamod__last_message();
     experiment_close(&e);
     return "(none)";
 }
@@ -299,20 +297,20 @@ TEST(the_recipes_are_the_papers_and_the_demos) {
     snprintf(path, sizeof path, "%s/recipes/ptb-lstm.yaml", root ? root : ".");
     if (access(path, R_OK)) SKIP("the recipes are not here; SOURCE_DIR says where");
     recipe_defaults(&r, tasks_all);
-    if (!CHECK_INT(recipe_load(&r, path, MESSAGE) || recipe_set(&r, "data.path=/ptb", MESSAGE), 0)) puts(message);
-    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(recipe_load(&r, path) || recipe_set(&r, "data.path=/ptb"), 0)) puts(adamod__last_message());
+    if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
     CHECK_STR(r.optimizer.schedule[0].value, "multistep(120 epochs;0.1)");
     CHECK_CLOSE(r.train.epochs, 200, 0);
     lstm_settings standard;
     memset(&standard, 0, sizeof standard);
     key_defaults(&lstm_keys, &standard);
     CHECK(memcmp(r.model_settings, &standard, sizeof standard) == 0);
-    CHECK_INT(recipe_set(&r, "optimizer.rule=adam", MESSAGE) || recipe_set(&r, "optimizer.beta3=", MESSAGE) ||
-                  recipe_set(&r, "optimizer.flavour=", MESSAGE) || recipe_check(&r, MESSAGE),
+    CHECK_INT(recipe_set(&r, "optimizer.rule=adam") || recipe_set(&r, "optimizer.beta3=") ||
+                  recipe_set(&r, "optimizer.flavour=") || recipe_check(&r),
               0);
     snprintf(path, sizeof path, "%s/recipes/language-demo.yaml", root ? root : ".");
     recipe_defaults(&r, tasks_all);
-    if (!CHECK_INT(recipe_load(&r, path, MESSAGE) || recipe_check(&r, MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(recipe_load(&r, path) || recipe_check(&r), 0)) puts(adamod__last_message());
     CHECK_CLOSE(language_entropy(&r), 1.75 * log(2), 1e-12);
 }
 

@@ -12,12 +12,10 @@
 #include "tasks/sampling.h"
 #include "train/checkpoint.h"
 #include "train/train.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-#define MESSAGE message, sizeof message
-static char message[1024];
 
 /* ---- drawing ---- */
 
@@ -100,7 +98,7 @@ static const char small[] =
     "generate: {samples: 2, prompt: 2, tokens: 8, temperature: 0}\n"
     "train: {steps: 120, evaluate_every: 0, checkpoint_every: 0, threads: 1, backend: cpu, histogram_dense: 0}\n";
 
-static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments, MESSAGE); }
+static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments); }
 
 static void train_on(const char *text, const char *const *assignments) {
     recipe r;
@@ -110,14 +108,13 @@ static void train_on(const char *text, const char *const *assignments) {
         put_file("train.txt", text, strlen(text));
         put_file("valid.txt", text, strlen(text));
     }
-    if (!CHECK(set_all(&r, assignments) && train_run(&r, &(train_options){.directory = "run"}, &out, MESSAGE) == 0))
-        puts(message);
+    if (!CHECK(set_all(&r, assignments) && train_run(&r, &(train_options){.directory = "run"}, &out) == 0))
+        puts(adamod__last_message());
 }
 
-static int collect(void *context, text_slice piece, char *unused, size_t size) {
+static int collect(void *context, text_slice piece) {
     char *text = context;
     const size_t n = strlen(text);
-    (void)unused, (void)size;
     CHECK(piece.n > 0 && n + piece.n < 500);
     memcpy(text + n, piece.bytes, piece.n);
     text[n + piece.n] = '\0';
@@ -134,14 +131,14 @@ static const char *written(const char *prompt, const char *const *assignments, c
     int32_t *tokens = NULL;
     int64_t n = 0;
     *text = '\0';
-    if (!set_all(&r, assignments) || experiment_open(&e, &r, "run", TASK_APPLY, MESSAGE)) return message;
+    if (!set_all(&r, assignments) || experiment_open(&e, &r, "run", TASK_APPLY)) return adamod__last_message();
     checkpoint_meta meta = {.fingerprint = e.task->fingerprint(&e)};
     const language_settings *l = language_settings_of(&e.recipe);
-    if (checkpoint_load("run/checkpoints/last.safetensors", e.params, NULL, &meta, MESSAGE) ||
-        language_prompt(&e, text_of(prompt), &tokens, &n, unknown ? unknown : ignored, 200, MESSAGE) ||
-        language_writer_create(&w, &e, MESSAGE) || language_writer_read(w, tokens, n, collect, text, MESSAGE) ||
-        language_writer_write(w, l->generate.tokens, l->generate.seed, collect, text, MESSAGE))
-        snprintf(text, sizeof text, "%s", message);
+    if (checkpoint_load("run/checkpoints/last.safetensors", e.params, NULL, &meta) ||
+        language_prompt(&e, text_of(prompt), &tokens, &n, unknown ? unknown : ignored, 200) ||
+        language_writer_create(&w, &e) || language_writer_read(w, tokens, n, collect, text) ||
+        language_writer_write(w, l->generate.tokens, l->generate.seed, collect, text))
+        snprintf(text, sizeof text, "%s", adamod__last_message());
     language_writer_free(w);
     free(tokens);
     experiment_close(&e);

@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include "adamod.h"
+#include "core/error.h"
 #include "support/functions.h"
 #include "core/library.h"
 
@@ -109,11 +110,10 @@ static int run_as_copy(void) {
     double (*down)(double) = NULL;
     const function_place one[] = {{"floor", &down}, {NULL, NULL}};
     const char *why = "it was", *named = NULL;
-    char message[200] = "";
     adamod_optimizer *opt = NULL;
     (void)adamod__library_open(PLANTED, VARIABLE, beside, &why);
     printf("secure: %d\nloaded: %s\n", getauxval(AT_SECURE) != 0, why);
-    if (!functions_load(names, VARIABLE, one, &named, message, sizeof message)) named = message;
+    if (!functions_load(names, VARIABLE, one, &named)) named = adamod__last_message();
     printf("table: %s\n", named);
     printf("created: %s\n", adamod_create(&opt, "adamod") ? adamod_last_error() : "yes");
     adamod_free(opt);
@@ -271,22 +271,20 @@ TEST(a_table_is_filled_from_the_first_library_there_is) {
     double (*down)(double) = NULL, (*up)(double) = NULL;
     const function_place both[] = {{"floor", &down}, {"ceil", &up}, {NULL, NULL}};
     const char *named = NULL;
-    char why[200];
-    if (!CHECK(functions_load(names, VARIABLE, both, &named, why, sizeof why))) return;
+    if (!CHECK(functions_load(names, VARIABLE, both, &named))) return;
     CHECK_STR(named, "libm.so.6");
     CHECK(down(2.5) == 2 && up(2.5) == 3);
-    CHECK(functions_load(names, NULL, both, NULL, why, sizeof why));
+    CHECK(functions_load(names, NULL, both, NULL));
 }
 
 TEST(a_table_says_which_function_is_missing_and_of_what) {
     static const char *const names[] = {"libm.so.6", NULL}, *const absent[] = {"libadamod_other.so", ABSENT, NULL};
     double (*down)(double) = NULL, (*none)(double) = NULL;
     const function_place both[] = {{"floor", &down}, {"adamod_absent", &none}, {NULL, NULL}};
-    char why[200];
-    CHECK(!functions_load(names, NULL, both, NULL, why, sizeof why));
-    CHECK_STR(why, "libm.so.6 has no adamod_absent");
-    CHECK(!functions_load(absent, NULL, both, NULL, why, sizeof why));
-    CHECK_HAS(why, ABSENT);
+    CHECK(!functions_load(names, NULL, both, NULL));
+    CHECK_STR(adamod__last_message(), "libm.so.6 has no adamod_absent");
+    CHECK(!functions_load(absent, NULL, both, NULL));
+    CHECK_HAS(adamod__last_message(), ABSENT);
 }
 
 TEST(a_variable_names_the_only_library_of_a_table) {
@@ -294,14 +292,13 @@ TEST(a_variable_names_the_only_library_of_a_table) {
     double (*down)(double) = NULL;
     const function_place one[] = {{"floor", &down}, {NULL, NULL}};
     const char *named = NULL;
-    char why[200];
     setenv(VARIABLE, "/nonexistent/lib.so", 1);
-    CHECK(!functions_load(names, VARIABLE, one, NULL, why, sizeof why));
-    CHECK_HAS(why, "/nonexistent/lib.so");
+    CHECK(!functions_load(names, VARIABLE, one, NULL));
+    CHECK_HAS(adamod__last_message(), "/nonexistent/lib.so");
     setenv(VARIABLE, "libm.so.6", 1);
-    if (CHECK(functions_load(absent, VARIABLE, one, &named, why, sizeof why))) CHECK_STR(named, "libm.so.6");
+    if (CHECK(functions_load(absent, VARIABLE, one, &named))) CHECK_STR(named, "libm.so.6");
     setenv(VARIABLE, "", 1);
-    CHECK(functions_load(names, VARIABLE, one, NULL, why, sizeof why));
+    CHECK(functions_load(names, VARIABLE, one, NULL));
     unsetenv(VARIABLE);
 }
 

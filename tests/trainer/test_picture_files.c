@@ -8,14 +8,12 @@
 #include "data/image_folder.h"
 #include "data/shapes.h"
 #include "scratch.h"
+#include "core/error.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define MESSAGE message, sizeof message
-static char message[1200];
 
 /* Written by Pillow: two colours side by side, 24 x 16; grey 77; inks; grey with transparency; a palette; and a size that
  * nobody has memory for. Random pixels, 7 rows of 5, as Pillow scales the square in their middle. */
@@ -93,8 +91,8 @@ static const uint8_t noise_up[] = {204, 156, 51,  187, 128, 109, 160, 82,  209, 
 static const char *complaint_about_names(const char *text, size_t n) {
     class_names c;
     put_file("names.txt", text, n);
-    *message = '\0';
-    if (class_names_load(&c, "names.txt", MESSAGE)) return CHECK_INT(c.n, 0) ? message : "";
+    adamod__fail(ADAMOD_OK, "%s", "");
+    if (class_names_load(&c, "names.txt")) return CHECK_INT(c.n, 0) ? adamod__last_message() : "";
     class_names_free(&c);
     return "(none)";
 }
@@ -103,13 +101,13 @@ static const char *complaint_about_names(const char *text, size_t n) {
 TEST(names_are_lines) {
     class_names c = {0}, back;
     enter_scratch(true);
-    CHECK_INT(class_names_add(&c, "a cat", MESSAGE), 0);
-    CHECK_INT(class_names_add(&c, "d\xc3\xb6g", MESSAGE), 0);
-    CHECK_INT(class_names_add(&c, "two\nlines", MESSAGE), -1);
-    CHECK_STR(message, "the name of a class has a control character");
-    CHECK_INT(class_names_add(&c, "", MESSAGE), -1);
-    CHECK_INT(class_names_save(&c, "out.txt", MESSAGE), 0);
-    CHECK_INT(class_names_load(&back, "out.txt", MESSAGE), 0);
+    CHECK_INT(class_names_add(&c, "a cat"), 0);
+    CHECK_INT(class_names_add(&c, "d\xc3\xb6g"), 0);
+    CHECK_INT(class_names_add(&c, "two\nlines"), -1);
+    CHECK_STR(adamod__last_message(), "the name of a class has a control character");
+    CHECK_INT(class_names_add(&c, ""), -1);
+    CHECK_INT(class_names_save(&c, "out.txt"), 0);
+    CHECK_INT(class_names_load(&back, "out.txt"), 0);
     CHECK_INT(back.n, 2);
     CHECK_INT(class_names_find(&back, "d\xc3\xb6g"), 1);
     CHECK_INT(class_names_find(&back, "dog"), -1);
@@ -121,8 +119,8 @@ TEST(names_are_lines) {
     CHECK_STR(NAMES("a\n\nb\n"), "names.txt:2: a class has an empty name");
     CHECK_STR(NAMES("a\n\xff\n"), "names.txt:2: the name of a class is not UTF-8");
     CHECK_STR(NAMES("a\nb\0c\n"), "names.txt:2: the name of a class has a zero byte");
-    CHECK_INT(class_names_load(&back, "none.txt", MESSAGE), -1);
-    CHECK_STR(message, "none.txt: cannot open: No such file or directory");
+    CHECK_INT(class_names_load(&back, "none.txt"), -1);
+    CHECK_STR(adamod__last_message(), "none.txt: cannot open: No such file or directory");
 }
 
 /* ---- CIFAR ---- */
@@ -161,9 +159,9 @@ TEST(cifar_10_is_read_with_its_names) {
     enter_scratch(true);
     put_ten(3);
     put_file("batches.meta.txt", "p\nq\nr\ns\nt\nu\nv\nw\nx\ny\n\n", 21);
-    CHECK_INT(cifar_read(&p, ".", &(cifar_options){CIFAR_10, false, true}, MESSAGE), 0);
+    CHECK_INT(cifar_read(&p, ".", &(cifar_options){CIFAR_10, false, true}), 0);
     CHECK_INT(p.n, 15);
-    CHECK_INT(cifar_read(&p, ".", &(cifar_options){CIFAR_10, true, true}, MESSAGE), 0);
+    CHECK_INT(cifar_read(&p, ".", &(cifar_options){CIFAR_10, true, true}), 0);
     CHECK_INT(p.n, 18);
     CHECK_INT(p.classes.n, 10);
     CHECK_STR(p.classes.name[9], "y");
@@ -182,18 +180,18 @@ TEST(cifar_100_has_two_labels_and_a_folder_of_its_own) {
     mkdir("hundred", 0777);
     mkdir("hundred/cifar-100-binary", 0777);
     put_records("hundred/cifar-100-binary/train.bin", 25, 2);
-    CHECK_INT(cifar_read(&fine, "hundred", &(cifar_options){CIFAR_100_FINE, false, true}, MESSAGE), 0);
-    CHECK_INT(cifar_read(&coarse, "hundred", &(cifar_options){CIFAR_100_COARSE, false, true}, MESSAGE), 0);
+    CHECK_INT(cifar_read(&fine, "hundred", &(cifar_options){CIFAR_100_FINE, false, true}), 0);
+    CHECK_INT(cifar_read(&coarse, "hundred", &(cifar_options){CIFAR_100_COARSE, false, true}), 0);
     CHECK_INT(fine.classes.n, 100);
     CHECK_STR(fine.classes.name[99], "99");
     CHECK_INT(coarse.classes.n, 20);
     CHECK_INT(fine.labels[24], 31);
     CHECK_INT(coarse.labels[24], 4);
     /* those of a model come first; others' labels would be beyond them */
-    CHECK_INT(cifar_read(&coarse, "hundred", &(cifar_options){CIFAR_100_FINE, false, true}, MESSAGE), -1);
-    CHECK_STR(message, "hundred/cifar-100-binary: 100 classes, expected 20, as the model has");
-    CHECK_INT(shapes_generate(&coarse, 1, 0, 1, &(pictures_crew){0}, MESSAGE), -1);
-    CHECK_STR(message, "shapes: 10 classes, expected 20, as the model has");
+    CHECK_INT(cifar_read(&coarse, "hundred", &(cifar_options){CIFAR_100_FINE, false, true}), -1);
+    CHECK_STR(adamod__last_message(), "hundred/cifar-100-binary: 100 classes, expected 20, as the model has");
+    CHECK_INT(shapes_generate(&coarse, 1, 0, 1, &(pictures_crew){0}), -1);
+    CHECK_STR(adamod__last_message(), "shapes: 10 classes, expected 20, as the model has");
     CHECK_INT(coarse.n, 25);
     pictures_free(&fine);
     pictures_free(&coarse);
@@ -201,11 +199,11 @@ TEST(cifar_100_has_two_labels_and_a_folder_of_its_own) {
 
 static const char *cifar_complaint(cifar_kind kind, bool test, bool any_size) {
     pictures p = {.size = 32};
-    *message = '\0';
-    if (!cifar_read(&p, ".", &(cifar_options){kind, test, any_size}, MESSAGE)) snprintf(MESSAGE, "(none)");
+    adamod__fail(ADAMOD_OK, "%s", "");
+    if (!cifar_read(&p, ".", &(cifar_options){kind, test, any_size})) adamod__fail(ADAMOD_OK, "(none)");
     else CHECK_INT(p.n, 0);
     pictures_free(&p);
-    return message;
+    return adamod__last_message();
 }
 
 TEST(bad_cifar_files_are_named_with_what_was_expected) {
@@ -246,7 +244,7 @@ static bool has(const char *format) { return strstr(image_formats(), format); }
 
 /* NULL, or what decoding complains about; out is to be freed. */
 static const char *decode(image *out, const void *bytes, size_t n) {
-    return image_decode(out, bytes, n, 0, MESSAGE) ? message : NULL;
+    return image_decode(out, bytes, n, 0) ? adamod__last_message() : NULL;
 }
 
 static bool pixel_is(const image *x, int row, int column, int r, int g, int b, int tolerance) {
@@ -296,7 +294,7 @@ TEST(a_jpeg_is_halved_only_as_far_as_allowed) {
     if (!has("JPEG")) SKIP("no libjpeg");
     static const int least[] = {0, 17, 16, 9, 8, 4, 1}, height[] = {16, 16, 16, 16, 8, 4, 2};
     for (int i = 0; i < 7; i++) {
-        if (!CHECK_INT(image_decode(&x, jpeg, sizeof jpeg, least[i], MESSAGE), 0)) continue;
+        if (!CHECK_INT(image_decode(&x, jpeg, sizeof jpeg, least[i]), 0)) continue;
         CHECK_INT(x.height, height[i]);
         CHECK(pixel_is(&x, x.height - 1, 0, 200, 30, 40, 12));
         image_free(&x);
@@ -307,8 +305,8 @@ TEST(bad_pictures_have_reasons) {
     image x;
     CHECK_STR(decode(&x, "", 0), "the file is empty");
     CHECK_STR(decode(&x, "GIF89a", 6), "neither PNG nor JPEG");
-    CHECK_INT(image_read(&x, "/nowhere/a.png", 0, MESSAGE), -1);
-    CHECK_STR(message, "cannot open: No such file or directory");
+    CHECK_INT(image_read(&x, "/nowhere/a.png", 0), ADAMOD_ERROR_IO);
+    CHECK_STR(adamod__last_message(), "cannot open: No such file or directory");
     if (has("PNG")) {
         CHECK_STR(decode(&x, png_huge, sizeof png_huge),
                   "60000 x 60000 pixels, expected at most 32768 a side and 134217728 in all");
@@ -328,11 +326,11 @@ TEST(scaling_is_pillows) {
     image x = {5, 7, malloc(sizeof noise)};
     uint8_t out[9 * 9 * 3];
     memcpy(x.pixels, noise, sizeof noise);
-    CHECK_INT(image_square(&x, 2, out, MESSAGE), 0);
+    CHECK_INT(image_square(&x, 2, out), 0);
     for (size_t i = 0; i < sizeof noise_down; i++) CHECK(abs(out[i] - noise_down[i]) <= 1);
-    CHECK_INT(image_square(&x, 9, out, MESSAGE), 0);
+    CHECK_INT(image_square(&x, 9, out), 0);
     for (size_t i = 0; i < sizeof noise_up; i++) CHECK(abs(out[i] - noise_up[i]) <= 1);
-    CHECK_INT(image_square(&x, 5, out, MESSAGE), 0); /* the same pixels, without a row above and below */
+    CHECK_INT(image_square(&x, 5, out), 0); /* the same pixels, without a row above and below */
     CHECK(memcmp(out, noise + 15, 75) == 0);
     image_free(&x);
 }
@@ -352,7 +350,7 @@ static int read_folder(pictures *p, const char *directory, bool skip, image_fold
     adamod_pool *pool;
     CHECK_INT(adamod_pool_create(&pool, 2), ADAMOD_OK);
     const int failed =
-        image_folder_read(p, directory, &(image_folder_options){.skip = skip, .crew = {.pool = pool}}, report, MESSAGE);
+        image_folder_read(p, directory, &(image_folder_options){.skip = skip, .crew = {.pool = pool}}, report);
     adamod_pool_free(pool);
     return failed;
 }
@@ -391,7 +389,7 @@ TEST(a_folder_has_its_classes_in_order) {
     CHECK_STR(report.first_passed, "aa.png");
     put_class("test/d", 1);
     CHECK_INT(read_folder(&p, "test", false, &report), -1);
-    CHECK_STR(message, "test: class 'd' is not in the training set");
+    CHECK_STR(adamod__last_message(), "test: class 'd' is not in the training set");
     CHECK_INT(p.n, 5);
     pictures_free(&p);
 }
@@ -406,10 +404,10 @@ TEST(unreadable_pictures_are_refused_or_skipped_by_name) {
     put_class("t/b", 1);
     put_file("t/a/1.PNG", "what", 4);
     CHECK_INT(read_folder(&p, "t", false, &report), -1);
-    CHECK_STR(message, "t/a/1.PNG: neither PNG nor JPEG");
+    CHECK_STR(adamod__last_message(), "t/a/1.PNG: neither PNG nor JPEG");
     put_file("t/a/0.PNG", png, 25);
     CHECK_INT(read_folder(&p, "t", false, &report), -1);
-    CHECK_STR(message, "t/a/0.PNG: read beyond end of data; 2 of 4 pictures cannot be read");
+    CHECK_STR(adamod__last_message(), "t/a/0.PNG: read beyond end of data; 2 of 4 pictures cannot be read");
     CHECK(p.n == 0 && p.classes.n == 0);
     CHECK_INT(read_folder(&p, "t", true, &report), 0);
     CHECK(p.n == 2 && p.labels[0] == 0 && p.labels[1] == 1);
@@ -428,7 +426,7 @@ TEST(unreadable_pictures_are_refused_or_skipped_by_name) {
     pictures_free(&p);
     put_file("t/b/0.PNG", "", 0);
     CHECK_INT(read_folder(&p, "t", true, &report), -1); /* none is left */
-    CHECK_STR(message, "t/a/0.PNG: read beyond end of data; 4 of 4 pictures cannot be read");
+    CHECK_STR(adamod__last_message(), "t/a/0.PNG: read beyond end of data; 4 of 4 pictures cannot be read");
     pictures_free(&p);
 }
 
@@ -438,21 +436,21 @@ TEST(folders_without_pictures_say_so) {
     if (!*image_formats()) SKIP("neither libpng nor libjpeg");
     enter_scratch(true);
     CHECK_INT(read_folder(&p, "none", false, &report), -1);
-    CHECK_STR(message, "none: cannot open: No such file or directory");
+    CHECK_STR(adamod__last_message(), "none: cannot open: No such file or directory");
     mkdir("e", 0777);
     CHECK_INT(read_folder(&p, "e", false, &report), -1);
-    CHECK_STR(message, "e: no subdirectory in it, expected one for each class");
+    CHECK_STR(adamod__last_message(), "e: no subdirectory in it, expected one for each class");
     mkdir("e/a", 0777);
     CHECK_INT(read_folder(&p, "e", false, &report), -1);
-    CHECK_STR(message, "e: no picture in its subdirectories, expected .png, .jpg or .jpeg");
+    CHECK_STR(adamod__last_message(), "e: no picture in its subdirectories, expected .png, .jpg or .jpeg");
     mkdir("e/a\nb", 0777);
     CHECK_INT(read_folder(&p, "e", false, &report), -1);
-    CHECK_STR(message, "e/a\nb: the name of a class has a control character");
+    CHECK_STR(adamod__last_message(), "e/a?b: the name of a class has a control character");
     CHECK_INT(p.classes.n, 0);
     CHECK_INT(rmdir("e/a\nb"), 0);
     CHECK_INT(symlink("nowhere", "e/c"), 0); /* a class must not go unnoticed */
     CHECK_INT(read_folder(&p, "e", true, &report), -1);
-    CHECK_STR(message, "e/c: cannot open: No such file or directory");
+    CHECK_STR(adamod__last_message(), "e/c: cannot open: No such file or directory");
     pictures_free(&p);
 }
 
@@ -476,10 +474,10 @@ TEST(shapes_follow_from_seed_stream_and_number) {
     told t = {0};
     CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
     const pictures_crew crew = {pool, remember, &t};
-    CHECK_INT(shapes_generate(&a, 1, 0, 40, &(pictures_crew){0}, MESSAGE), 0);
-    CHECK_INT(shapes_generate(&b, 1, 0, 20, &crew, MESSAGE), 0);
-    CHECK_INT(shapes_generate(&b, 1, 1, 20, &(pictures_crew){.pool = pool}, MESSAGE), 0);
-    CHECK_INT(shapes_generate(&c, 2, 0, 20, &(pictures_crew){.pool = pool}, MESSAGE), 0);
+    CHECK_INT(shapes_generate(&a, 1, 0, 40, &(pictures_crew){0}), 0);
+    CHECK_INT(shapes_generate(&b, 1, 0, 20, &crew), 0);
+    CHECK_INT(shapes_generate(&b, 1, 1, 20, &(pictures_crew){.pool = pool}), 0);
+    CHECK_INT(shapes_generate(&c, 2, 0, 20, &(pictures_crew){.pool = pool}), 0);
     CHECK(t.done == 20 && t.total == 20 && !t.fell);
     CHECK(a.n == 40 && b.n == 40 && a.classes.n == SHAPES_CLASSES);
     CHECK(memcmp(a.bytes, b.bytes, 20 * 3072) == 0);

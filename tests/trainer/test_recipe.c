@@ -10,38 +10,37 @@
 #include "train/epochs.h"
 #include "tasks/tasks.h"
 #include "tasks/translation.h"
+#include "core/error.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char message[1024];
-
 #define DATA(r) translation_settings_of(&(r))->data
 #define MODEL(r) transformer_settings_of(&(r))->model
 
 static int parse(recipe *r, const char *text) {
-    *message = '\0';
+    adamod__fail(ADAMOD_OK, "%s", "");
     recipe_defaults(r, tasks_all);
-    return recipe_parse(r, text, strlen(text), "demo.yaml", message, sizeof message);
+    return recipe_parse(r, text, strlen(text), "demo.yaml");
 }
 
-static int set(recipe *r, const char *assignment) { return recipe_set(r, assignment, message, sizeof message); }
-static int check(const recipe *r) { return recipe_check(r, message, sizeof message); }
+static int set(recipe *r, const char *assignment) { return recipe_set(r, assignment); }
+static int check(const recipe *r) { return recipe_check(r); }
 
 /* The message that a text gets, by parsing or else by the check. */
 static const char *complaint(const char *text) {
     recipe r;
     if (parse(&r, text) == 0 && check(&r) == 0) return "(none)";
-    return message;
+    return adamod__last_message();
 }
 
 static const char *set_complaint(const char *assignment) {
     recipe r;
     recipe_defaults(&r, tasks_all);
     if (set(&r, assignment) == 0 && check(&r) == 0) return "(none)";
-    return message;
+    return adamod__last_message();
 }
 
 /* The repository's recipes are found from where ctest or a person starts the test. */
@@ -76,7 +75,7 @@ static void check_round_trip(const recipe *r) {
     recipe again;
     char *first = written(r);
     recipe_defaults(&again, tasks_all);
-    CHECK_INT(recipe_parse(&again, first, strlen(first), "again", message, sizeof message), 0);
+    CHECK_INT(recipe_parse(&again, first, strlen(first), "again"), 0);
     CHECK(same(*r, again));
     char *second = written(&again);
     CHECK_STR(first, second);
@@ -157,7 +156,7 @@ TEST(an_option_can_be_taken_away) {
     CHECK_STR(r.optimizer.option[1].key, "eps");
     CHECK_INT(r.optimizer.n_schedules, 0);
     CHECK(set(&r, "optimizer.beta3="));
-    CHECK_STR(message, "--set: optimizer.beta3 is not set, so it cannot be removed");
+    CHECK_STR(adamod__last_message(), "--set: optimizer.beta3 is not set, so it cannot be removed");
     CHECK_STR(complaint("optimizer: {rule: sgd, lr: 1, beta3: 0.99, eps: 1}"),
               "demo.yaml:1: optimizer.beta3: sgd has no such option; --set optimizer.beta3= --set optimizer.eps= "
               "remove them");
@@ -176,7 +175,7 @@ TEST(another_rule_drops_what_it_does_not_have_and_says_so) {
                   0);
         CHECK(!recipe_dropped(&r, line, sizeof line));
         CHECK_INT(set(&r, words[i]), 0);
-        if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+        if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
         CHECK_STR(r.optimizer.rule, "sgd");
         CHECK_INT(r.optimizer.n_options, 2);
         CHECK_STR(r.optimizer.option[1].key, "weight_decay");
@@ -189,10 +188,11 @@ TEST(another_rule_drops_what_it_does_not_have_and_says_so) {
     CHECK(set(&r, "optimizer.momentum="));
     CHECK_INT(set(&r, "optimizer.beta3=0.9"), 0);
     CHECK(check(&r));
-    CHECK_STR(message, "--set: optimizer.beta3: sgd has no such option; --set optimizer.beta3= removes it");
+    CHECK_STR(adamod__last_message(),
+              "--set: optimizer.beta3: sgd has no such option; --set optimizer.beta3= removes it");
     CHECK_INT(parse(&r, "optimizer: {bet3: 0.99}\n") || set(&r, "optimizer=sgd"), 0);
     CHECK(check(&r));
-    CHECK_HAS(message, "demo.yaml:1: optimizer.bet3: sgd has no option 'bet3'");
+    CHECK_HAS(adamod__last_message(), "demo.yaml:1: optimizer.bet3: sgd has no option 'bet3'");
     CHECK_INT(parse(&r, "optimizer: {beta3: 0.99}\n") || set(&r, "optimizer=sgdd"), 0);
     CHECK_INT(r.optimizer.n_options, 1);
 }
@@ -202,7 +202,7 @@ TEST(a_recipe_becomes_an_optimizer) {
     adamod_optimizer *opt = NULL;
     double x = 0;
     CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.5, momentum: 0.9, nesterov: true, decay: none}\n"), 0);
-    if (!CHECK_INT(recipe_optimizer(&r, "cpu", 0, &opt, message, sizeof message), 0)) return;
+    if (!CHECK_INT(recipe_optimizer(&r, "cpu", 0, &opt), 0)) return;
     CHECK_INT(adamod_get(opt, "lr", &x), ADAMOD_OK);
     CHECK_CLOSE(x, 0.5, 0);
     CHECK_INT(adamod_get(opt, "nesterov", &x), ADAMOD_OK);
@@ -216,7 +216,7 @@ TEST(paths_are_made_absolute) {
     if (!CHECK(getcwd(here, sizeof here) != NULL)) return;
     recipe_defaults(&r, tasks_all);
     const char *text = "data: {task: bitext, source: de.txt, target: ../en.txt, valid_source: /a/b}\n";
-    CHECK_INT(recipe_parse(&r, text, strlen(text), "some/where/r.yaml", message, sizeof message), 0);
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "some/where/r.yaml"), 0);
     snprintf(expected, sizeof expected, "%s/some/where/de.txt", here);
     CHECK_STR(DATA(r).source, expected);
     snprintf(expected, sizeof expected, "%s/some/where/../en.txt", here);
@@ -224,7 +224,7 @@ TEST(paths_are_made_absolute) {
     CHECK_STR(DATA(r).valid_source, "/a/b");
     CHECK_STR(DATA(r).test_source, "");
     recipe_defaults(&r, tasks_all);
-    CHECK_INT(recipe_parse(&r, text, strlen(text), "/x/r.yaml", message, sizeof message), 0);
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "/x/r.yaml"), 0);
     CHECK_STR(DATA(r).source, "/x/de.txt");
     CHECK_INT(set(&r, "data.source=train.de"), 0);
     snprintf(expected, sizeof expected, "%s/train.de", here);
@@ -238,26 +238,25 @@ TEST(the_repositorys_recipes_are_good) {
     const char *demo = recipe_file("demo.yaml");
     if (!demo) SKIP("the recipes are not here; SOURCE_DIR says where");
     recipe_defaults(&r, tasks_all);
-    if (!CHECK_INT(recipe_load(&r, demo, message, sizeof message), 0)) printf("%s\n", message);
-    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    if (!CHECK_INT(recipe_load(&r, demo), 0)) printf("%s\n", adamod__last_message());
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
     CHECK_INT(r.train.steps, 900);
     CHECK_INT(DATA(r).sentences, 48);
     check_round_trip(&r);
     recipe_defaults(&r, tasks_all);
-    if (!CHECK_INT(recipe_load(&r, recipe_file("iwslt14-small.yaml"), message, sizeof message), 0))
-        printf("%s\n", message);
-    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    if (!CHECK_INT(recipe_load(&r, recipe_file("iwslt14-small.yaml")), 0)) printf("%s\n", adamod__last_message());
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
     check_round_trip(&r);
     CHECK_INT(set(&r, "data.set=files"), 0);
     CHECK(check(&r));
-    CHECK_HAS(message, "data.source is not given; data.task bitext needs it");
+    CHECK_HAS(adamod__last_message(), "data.source is not given; data.task bitext needs it");
     const char *const files[] = {"data.source=a", "data.target=b", "data.valid_source=c", "data.valid_target=d"};
     for (int i = 0; i < 4; i++) CHECK_INT(set(&r, files[i]), 0);
-    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
     check_round_trip(&r);
     CHECK_INT(set(&r, "optimizer.rule=adam") || set(&r, "optimizer.beta3="), 0);
     CHECK_INT(set(&r, "optimizer.schedule.lr=warmup_rsqrt(1e-7,4000)"), 0);
-    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
 }
 
 /* The paper's table of Transformers (its section on translation): what differs between the models. */
@@ -274,8 +273,8 @@ TEST(recipes_of_translation_are_the_papers) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         recipe r;
         recipe_defaults(&r, tasks_all);
-        if (!CHECK_INT(recipe_load(&r, recipe_file(all[i].name), message, sizeof message), 0)) printf("%s\n", message);
-        if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+        if (!CHECK_INT(recipe_load(&r, recipe_file(all[i].name)), 0)) printf("%s\n", adamod__last_message());
+        if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
         const transformer_settings *m = transformer_settings_of(&r);
         const translation_settings *t = translation_settings_of(&r);
         CHECK_STR(t->data.set, all[i].set);
@@ -295,12 +294,12 @@ TEST(recipes_of_translation_are_the_papers) {
     }
     recipe r;
     recipe_defaults(&r, tasks_all);
-    if (!CHECK_INT(recipe_load(&r, recipe_file("multi30k.yaml"), message, sizeof message) || check(&r), 0))
-        printf("%s\n", message);
+    if (!CHECK_INT(recipe_load(&r, recipe_file("multi30k.yaml")) || check(&r), 0))
+        printf("%s\n", adamod__last_message());
     CHECK(translation_settings_of(&r)->data.raw);
     CHECK_INT(set(&r, "data.target_lang=fr"), 0);
     CHECK(check(&r));
-    CHECK_HAS(message, "data.target_lang is fr, expected en, which data.set multi30k-de-en has");
+    CHECK_HAS(adamod__last_message(), "data.target_lang is fr, expected en, which data.set multi30k-de-en has");
 }
 
 /* ---- epochs ---- */
@@ -398,11 +397,12 @@ TEST(a_schedule_may_count_both_epochs_and_updates) {
     adamod_optimizer *opt = NULL;
     CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.1, schedule: {lr: 'multistep(1 epoch,20;0.1)'}}"), 0);
     CHECK_INT(check(&r), 0);
-    CHECK_INT(recipe_optimizer(&r, "cpu", 19, &opt, message, sizeof message), 0);
+    CHECK_INT(recipe_optimizer(&r, "cpu", 19, &opt), 0);
     adamod_free(opt);
-    CHECK_INT(recipe_optimizer(&r, "cpu", 20, &opt, message, sizeof message), -1);
-    CHECK_STR(message, "demo.yaml:1: optimizer.schedule.lr: 'multistep(1 epoch,20;0.1)' is 'multistep(20,20;0.1)' in "
-                       "updates: multistep: milestone 2 is 20, expected ascending numbers from 1");
+    CHECK_INT(recipe_optimizer(&r, "cpu", 20, &opt), -1);
+    CHECK_STR(adamod__last_message(),
+              "demo.yaml:1: optimizer.schedule.lr: 'multistep(1 epoch,20;0.1)' is 'multistep(20,20;0.1)' in "
+              "updates: multistep: milestone 2 is 20, expected ascending numbers from 1");
 }
 
 /* ---- groups of parameters ---- */
@@ -417,7 +417,7 @@ TEST(groups_have_options_of_their_own) {
                         "    trunk: {match: [stem.*, 'stages.*'], freeze: true}\n"
                         "    head:\n      lr: 0.25\n      match: 'linear.*, *.bias'\n"),
               0);
-    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
     check_round_trip(&r);
     CHECK_INT(recipe_groups(&r, groups), 2);
     CHECK_STR(groups[0].name, "trunk");
@@ -430,7 +430,7 @@ TEST(groups_have_options_of_their_own) {
     CHECK(!frozen);
     CHECK_INT(recipe_group_of(&r, "shift", &frozen), 0);
     CHECK(!frozen);
-    CHECK_INT(recipe_optimizer(&r, "cpu", 0, &opt, message, sizeof message), 0);
+    CHECK_INT(recipe_optimizer(&r, "cpu", 0, &opt), 0);
     CHECK_INT(recipe_library_groups(&r), 6);
     for (int i = 0; i < 6; i++) {
         CHECK_INT(adamod_group_get(opt, i, "lr", &lr) || adamod_group_get(opt, i, "weight_decay", &decay), ADAMOD_OK);
@@ -482,7 +482,7 @@ TEST(wrong_groups_are_named) {
         CHECK_INT(set(&r, text), 0);
     }
     CHECK(check(&r));
-    CHECK_STR(message, "--set: optimizer.groups.g16: too many groups, expected at most 16");
+    CHECK_STR(adamod__last_message(), "--set: optimizer.groups.g16: too many groups, expected at most 16");
 }
 
 /* ---- lists ---- */
@@ -553,7 +553,7 @@ TEST(a_written_recipe_reads_back_the_same) {
                                "train.seed=9007199254740991",
                                "decode.length_penalty=0.6"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (!CHECK_INT(set(&r, all[i]), 0)) printf("%s\n", message);
+        if (!CHECK_INT(set(&r, all[i]), 0)) printf("%s\n", adamod__last_message());
         check_round_trip(&r);
     }
     char *text = written(&r);
@@ -758,7 +758,7 @@ TEST(too_many_options_are_refused) {
         CHECK_INT(set(&r, text), 0);
     }
     CHECK(set(&r, "optimizer.lr=1"));
-    CHECK_STR(message, "--set: optimizer.lr: too many keys, expected at most 40");
+    CHECK_STR(adamod__last_message(), "--set: optimizer.lr: too many keys, expected at most 40");
     CHECK_INT(set(&r, "optimizer.o3=2"), 0);
 }
 
@@ -767,7 +767,7 @@ TEST(a_failed_call_changes_nothing) {
     CHECK_INT(parse(&r, "name: x\noptimizer: {lr: 3}\n"), 0);
     before = r;
     const char *text = "name: y\nmodel: {d: 256}\noptimizer: {beta1: 0.5}\ntrain: {steps: no}\n";
-    CHECK(recipe_parse(&r, text, strlen(text), "other.yaml", message, sizeof message));
+    CHECK(recipe_parse(&r, text, strlen(text), "other.yaml"));
     CHECK(set(&r, "model.d=x") && set(&r, "optimizer.lr=\x01") && set(&r, "nothing=1"));
     CHECK(memcmp(&r, &before, sizeof r) == 0);
 }
@@ -775,9 +775,9 @@ TEST(a_failed_call_changes_nothing) {
 TEST(a_second_file_forgets_the_lines_of_the_first) {
     recipe r;
     CHECK_INT(parse(&r, "model: {heads: 3}\noptimizer: {lr: 3}\n"), 0);
-    CHECK_INT(recipe_parse(&r, "optimizer: {lr: 4}\n", 19, "b.yaml", message, sizeof message), 0);
+    CHECK_INT(recipe_parse(&r, "optimizer: {lr: 4}\n", 19, "b.yaml"), 0);
     CHECK(check(&r));
-    CHECK_STR(message, "b.yaml: model.heads is 3, which does not divide model.d 128");
+    CHECK_STR(adamod__last_message(), "b.yaml: model.heads is 3, which does not divide model.d 128");
     CHECK_STR(r.optimizer.option[0].value, "4");
 }
 
@@ -795,13 +795,13 @@ static const char *file_complaint(const char *name, const char *bytes, size_t n)
         fclose(file);
     }
     recipe_defaults(&r, tasks_all);
-    *message = '\0';
-    const int status = recipe_load(&r, path, message, sizeof message);
+    adamod__fail(ADAMOD_OK, "%s", "");
+    const int status = recipe_load(&r, path);
     unlink(path);
     if (status == 0) return "(none)";
-    const char *colon = strchr(message, ':');
-    CHECK(!strncmp(message, path, strlen(path)));
-    return colon ? colon + 2 : message;
+    const char *colon = strchr(adamod__last_message(), ':');
+    CHECK(!strncmp(adamod__last_message(), path, strlen(path)));
+    return colon ? colon + 2 : adamod__last_message();
 }
 
 TEST(files_that_are_no_recipes_are_refused) {
@@ -826,8 +826,8 @@ TEST(files_that_are_no_recipes_are_refused) {
 
 static const char *difference(const char *then, const char *now) {
     recipe a, b;
-    if (parse(&a, then) || check(&a) || parse(&b, now) || check(&b)) return message;
-    return recipe_compare(&a, &b, 0, message, sizeof message) ? message : "(none)";
+    if (parse(&a, then) || check(&a) || parse(&b, now) || check(&b)) return adamod__last_message();
+    return recipe_compare(&a, &b, 0) ? adamod__last_message() : "(none)";
 }
 
 TEST(what_may_differ_when_a_run_is_resumed) {

@@ -12,6 +12,7 @@
 #include "report/reader.h"
 #include "report/report.h"
 #include "report/variants.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static const char *const *make_runs(void) {
     return runs;
 }
 
-static int read_run(report_run *r, const char *directory) { return report_run_read(r, directory, KNOWN, MESSAGE); }
+static int read_run(report_run *r, const char *directory) { return report_run_read(r, directory, KNOWN); }
 
 /* Of one of the run's metrics. */
 static double value_of(const report_run *r, const report_point *p, const char *name) {
@@ -58,7 +59,7 @@ static const char *complaint(const char *name, const char *text) {
     const int status = read_run(&r, run);
     if (status == 0) report_run_free(&r);
     unlink(below("complaint/%s", name));
-    return status ? said : "(none)";
+    return status ? adamod__last_message() : "(none)";
 }
 
 /* ---- JSON ---- */
@@ -141,7 +142,7 @@ TEST(a_recipe_alone_is_a_run) {
     CHECK_STR(r.status, "");
     report_run_free(&r);
     CHECK_INT(read_run(&r, below("nothing-here")), -1);
-    CHECK_HAS(said, "nothing-here/recipe.yaml: no such file");
+    CHECK_HAS(adamod__last_message(), "nothing-here/recipe.yaml: no such file");
 }
 
 TEST(a_torn_last_line_is_left_out) {
@@ -205,19 +206,19 @@ TEST(files_that_are_no_files_or_have_no_end_are_refused) {
     const char *run = bare("hostile");
     mkfifo(below("hostile/metrics.jsonl"), 0666);
     CHECK_INT(read_run(&r, run), -1);
-    CHECK_HAS(said, "metrics.jsonl: it is not a file");
+    CHECK_HAS(adamod__last_message(), "metrics.jsonl: it is not a file");
     unlink(below("hostile/metrics.jsonl"));
     FILE *file = create(run, "metrics.jsonl");
     for (int i = 0; i < 3 << 20; i++) fputc(' ', file);
     fclose(file);
     CHECK_INT(read_run(&r, run), -1);
-    CHECK_HAS(said, "metrics.jsonl:1: the line is longer than 1 MiB");
+    CHECK_HAS(adamod__last_message(), "metrics.jsonl:1: the line is longer than 1 MiB");
     unlink(below("hostile/metrics.jsonl"));
     file = create(run, "result.json");
     for (int i = 0; i < 3 << 20; i++) fputc(' ', file);
     fclose(file);
     CHECK_INT(read_run(&r, run), -1);
-    CHECK_HAS(said, "result.json: it is larger than 1 MiB");
+    CHECK_HAS(adamod__last_message(), "result.json: it is larger than 1 MiB");
 }
 
 TEST(long_runs_are_thinned_without_changing_their_means) {
@@ -276,20 +277,20 @@ TEST(a_directory_of_runs_stands_for_them_in_the_order_of_their_start) {
     put(below("many/y"), "recipe.yaml", "name: y\n");
     put(below("many/y"), "machine.json", "{\"started\":\"2026-01-02T00:00:00Z\"}");
     put(below("many/other"), "notes.txt", "no run\n");
-    if (!CHECK_INT(report_runs_find(below("many"), &runs, &n, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_runs_find(below("many"), &runs, &n), 0)) return;
     if (CHECK_INT(n, 2)) {
         CHECK_STR(runs[0], below("many/y"));
         CHECK_STR(runs[1], below("many/x"));
     }
     for (int i = 0; i < n; i++) free(runs[i]);
     free(runs);
-    if (!CHECK_INT(report_runs_find(below("many/x"), &runs, &n, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_runs_find(below("many/x"), &runs, &n), 0)) return;
     CHECK_INT(n, 1);
     free(runs[0]);
     free(runs);
-    CHECK_INT(report_runs_find(below("many/other"), &runs, &n, MESSAGE), -1);
-    CHECK_HAS(said, "no recipe.yaml");
-    CHECK_INT(report_runs_find(below("many/none"), &runs, &n, MESSAGE), -1);
+    CHECK_INT(report_runs_find(below("many/other"), &runs, &n), -1);
+    CHECK_HAS(adamod__last_message(), "no recipe.yaml");
+    CHECK_INT(report_runs_find(below("many/none"), &runs, &n), -1);
 }
 
 /* ---- numbers ---- */
@@ -325,9 +326,9 @@ static const char *row_of(const report_table *t, int row) {
 TEST(the_table_has_median_mean_and_deviation) {
     report r;
     report_table t;
-    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, KNOWN, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, KNOWN), 0)) return;
     CHECK_INT(r.n_variants, 3);
-    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+    if (CHECK_INT(report_table_make(&t, &r), 0)) {
         static const char *const expected[4] = {
             "variant|runs|test exact %|test BLEU|validation exact %|validation BLEU|validation loss|training loss|"
             "updates|time (s)|tokens/s",
@@ -348,7 +349,7 @@ TEST(the_printed_table_is_aligned_in_columns_of_the_terminal) {
     const char *const runs[] = {make_run((made){"wide", "漢字", "finished", 1, 100, 4, 1, 1, 0.5, 50}),
                                 make_run((made){"plain", "a\u0301 b", "finished", 2, 100, 4, 1, 1, 0.5, 50})};
     const int kept = divert(1, below("table.txt"));
-    const int status = report_print_table(runs, 2, KNOWN, MESSAGE);
+    const int status = report_print_table(runs, 2, KNOWN);
     restore(1, kept);
     char *text = contents(below("table.txt"));
     CHECK_INT(status, 0);
@@ -363,8 +364,8 @@ static void print_at(int width, bool may_cut, char *text, size_t size) {
     report r;
     report_table t;
     memset(text, 0, size);
-    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, KNOWN, MESSAGE), 0)) return;
-    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, KNOWN), 0)) return;
+    if (CHECK_INT(report_table_make(&t, &r), 0)) {
         FILE *file = fmemopen(text, size, "w");
         report_table_print(&t, file, width, may_cut);
         fclose(file);
@@ -396,10 +397,10 @@ TEST(a_run_that_is_given_twice_counts_once) {
     report r;
     const char *run = make_run((made){"twice", "twice", "finished", 1, 100, 4, 1, 1, 0.5, 50});
     const char *const runs[] = {run, run, below("twice/.")};
-    if (!CHECK_INT(report_load(&r, runs, 3, KNOWN, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_load(&r, runs, 3, KNOWN), 0)) return;
     CHECK_INT(r.n, 1);
     report_free(&r);
-    CHECK_INT(report_load(&r, runs, 0, KNOWN, MESSAGE), -1);
+    CHECK_INT(report_load(&r, runs, 0, KNOWN), -1);
 }
 
 /* ---- the page ---- */
@@ -482,7 +483,7 @@ TEST(a_run_says_itself_what_it_measures) {
                                     "\"accuracy\":0.625,\"top5\":0.9,\"hidden\":3,\"calls\":12345,\"strange\":[1]");
     report r;
     report_table t;
-    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN), 0)) return;
     CHECK_STR(r.run[0].about, "Pictures of clothes");
     CHECK_STR(r.run[0].items, "images");
     CHECK_INT(r.run[0].n_metrics, 5);
@@ -490,7 +491,7 @@ TEST(a_run_says_itself_what_it_measures) {
     CHECK(!r.run[0].metric[1].signature);
     CHECK_CLOSE(r.run[0].train.at[39].items, 2400, 0);
     CHECK_CLOSE(value_of(&r.run[0], &r.run[0].final_test, "hidden"), 3, 0);
-    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+    if (CHECK_INT(report_table_make(&t, &r), 0)) {
         CHECK_STR(
             row_of(&t, 0),
             "variant|test accuracy %|test top 5 %|test calls|validation loss|training loss|updates|time (s)|images/s");
@@ -565,10 +566,10 @@ TEST(what_a_task_leaves_out_is_plain) {
 /* The tables of a page, each row by row. */
 static void check_tables(const char *const *runs, int n, const char *const *expected) {
     reports all;
-    if (!CHECK_INT(reports_load(&all, runs, n, KNOWN, MESSAGE), 0)) return;
+    if (!CHECK_INT(reports_load(&all, runs, n, KNOWN), 0)) return;
     for (int i = 0; i < all.n; i++) {
         report_table t;
-        if (!CHECK_INT(report_table_make(&t, &all.at[i], MESSAGE), 0)) continue;
+        if (!CHECK_INT(report_table_make(&t, &all.at[i]), 0)) continue;
         for (int k = 0; k < t.rows; k++) CHECK_STR(row_of(&t, k), *expected ? *expected++ : "no more rows");
         report_table_free(&t);
     }
@@ -614,7 +615,7 @@ TEST(each_task_has_a_table_of_its_own) {
     }
     free(text);
     const int kept = divert(1, below("tasks.txt"));
-    CHECK_INT(report_print_table(runs, 5, KNOWN, MESSAGE), 0);
+    CHECK_INT(report_print_table(runs, 5, KNOWN), 0);
     restore(1, kept);
     text = contents(below("tasks.txt"));
     CHECK(strncmp(text, "Task: numbers\nvariant  test exact %", 35) == 0);
@@ -645,8 +646,8 @@ TEST(metrics_of_one_name_are_told_apart) {
         if (i % 2 == 0) continue;
         report r;
         report_table t;
-        if (!CHECK_INT(report_load(&r, runs, 2, KNOWN, MESSAGE), 0)) return;
-        if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+        if (!CHECK_INT(report_load(&r, runs, 2, KNOWN), 0)) return;
+        if (CHECK_INT(report_table_make(&t, &r), 0)) {
             CHECK_HAS(row_of(&t, 0), i == 1 ? "variant|validation BLEU tok:13a|validation BLEU tok:none|validation loss"
                                             : "variant|validation BLEU|validation BLEU (2)|validation loss");
             report_table_free(&t);
@@ -722,7 +723,7 @@ TEST(a_task_has_limits) {
     }
     sprintf(text + used, "]}");
     CHECK_HAS(complaint("task.json", text), "task.json:1: expected at most 16 metrics at byte ");
-    CHECK(!strchr(said, '\n'));
+    CHECK(!strchr(adamod__last_message(), '\n'));
     memset(text, ' ', LONG);
     sprintf(text + LONG, "{}");
     CHECK_HAS(complaint("task.json", text), "task.json: it is larger than 1 MiB");
@@ -746,12 +747,12 @@ TEST(metrics_of_all_runs_have_a_limit) {
         snprintf(name, sizeof name, "wide%d", i);
         runs[i] = make_task_run(name, name, task, "\"m0_0\":1");
     }
-    if (CHECK_INT(report_load(&r, runs, 2, KNOWN, MESSAGE), 0)) {
+    if (CHECK_INT(report_load(&r, runs, 2, KNOWN), 0)) {
         CHECK_INT(r.n_metrics, 32);
         report_free(&r);
     }
-    CHECK_INT(report_load(&r, runs, 3, KNOWN, MESSAGE), -1);
-    CHECK_HAS(said, "wide2: with this run the report has too many metrics, expected at most 32");
+    CHECK_INT(report_load(&r, runs, 3, KNOWN), -1);
+    CHECK_HAS(adamod__last_message(), "wide2: with this run the report has too many metrics, expected at most 32");
 }
 
 /* Everything of a task that can come onto a page or into a script. */
@@ -921,13 +922,13 @@ TEST(runs_of_one_seed_are_noted) {
 
 TEST(a_page_that_cannot_be_written_leaves_none_behind) {
     const char *run = make_run((made){"unwritten", "x", "finished", 1, 40, 4, 1, 1, 0.5, 50});
-    CHECK_INT(report_write(&run, 1, KNOWN, below("no/such/place.html"), MESSAGE), -1);
-    CHECK_HAS(said, "no/such/place-figures: cannot make this directory");
+    CHECK_INT(report_write(&run, 1, KNOWN, below("no/such/place.html")), -1);
+    CHECK_HAS(adamod__last_message(), "no/such/place-figures: cannot make this directory");
     put(below("bad"), "recipe.yaml", "name: bad\n");
     put(below("bad"), "metrics.jsonl", "{}\n");
     const char *const runs[] = {run, below("bad")};
-    CHECK_INT(report_write(runs, 2, KNOWN, below("refused.html"), MESSAGE), -1);
-    CHECK_HAS(said, "bad/metrics.jsonl:1: ");
+    CHECK_INT(report_write(runs, 2, KNOWN, below("refused.html")), -1);
+    CHECK_HAS(adamod__last_message(), "bad/metrics.jsonl:1: ");
     CHECK_INT(size_of(below("refused.html")), -1);
     CHECK_INT(size_of(below("refused-figures")), -1);
 }

@@ -10,6 +10,7 @@
 #include "run_folders.h"
 #include "report/page.h"
 #include "report/report.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static char *list_variants(const char *const *runs, int n, bool labels) {
     static char names[1024];
     size_t used = 0;
     *names = '\0';
-    if (!CHECK_INT(report_load(&r, runs, n, KNOWN, MESSAGE), 0)) return names;
+    if (!CHECK_INT(report_load(&r, runs, n, KNOWN), 0)) return names;
     for (int i = 0; i < r.n_variants; i++) {
         const report_variant *v = &r.variant[i];
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? "|" : "", labels ? v->label : v->name);
@@ -296,8 +297,8 @@ static char *heads_of(const char *run) {
     report_table t;
     size_t used = 0;
     *heads = '\0';
-    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return heads;
-    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN), 0)) return heads;
+    if (CHECK_INT(report_table_make(&t, &r), 0)) {
         for (int k = 0; k < t.columns; k++)
             used += (size_t)snprintf(heads + used, sizeof heads - used, "%s|", report_table_cell(&t, 0, k));
         report_table_free(&t);
@@ -382,12 +383,12 @@ TEST(a_score_says_which_of_its_name_it_is) {
         put(runs[i], "task.json", text);
         put(runs[i], "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"bleu\":7}}");
     }
-    if (CHECK_INT(report_load(&r, runs, 2, KNOWN, MESSAGE), 0)) {
+    if (CHECK_INT(report_load(&r, runs, 2, KNOWN), 0)) {
         CHECK_INT(r.n_metrics, 2); /* two scores, which no column may mix */
         report_free(&r);
     }
     const int kept = divert(1, below("bleu.txt"));
-    const int status = report_print_table(runs, 1, KNOWN, MESSAGE);
+    const int status = report_print_table(runs, 1, KNOWN);
     restore(1, kept);
     CHECK_INT(status, 0);
     char *printed = contents(below("bleu.txt"));
@@ -395,7 +396,7 @@ TEST(a_score_says_which_of_its_name_it_is) {
     free(printed);
     const metric now = {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true, "tok:new"};
     remove(below("bleu1/task.json")); /* an older run does not tell which it is */
-    if (CHECK_INT(report_load(&r, runs, 1, &now, 1, MESSAGE), 0)) {
+    if (CHECK_INT(report_load(&r, runs, 1, &now, 1), 0)) {
         CHECK(r.n_metrics == 1 && !r.column[REPORT_FIRST_METRIC].signature);
         report_free(&r);
     }
@@ -411,7 +412,7 @@ static char *rates_caption(const char *histogram) {
     report_figures f = {.rows = {1, 40}};
     memset(text, 0, sizeof text);
     put(run, "histograms.jsonl", histogram);
-    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return text;
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN), 0)) return text;
     FILE *out = fmemopen(text, sizeof text - 1, "w");
     page_caption(out, &r, &f, REPORT_RATES);
     fclose(out);
@@ -440,8 +441,8 @@ TEST(elements_without_a_gradient_have_no_large_learning_rate) {
     put(run, "histograms.jsonl",
         HISTOGRAM ",\"idle_eta_first\":9,\"idle_eta\":[41],\"idle_effective_first\":9,"
                   "\"idle_effective\":[40]}\n");
-    CHECK_INT(report_run_read(&r, run, KNOWN, MESSAGE), -1);
-    CHECK_HAS(said, "histograms.jsonl:1: \"idle_eta\" is no part of \"eta\"");
+    CHECK_INT(report_run_read(&r, run, KNOWN), -1);
+    CHECK_HAS(adamod__last_message(), "histograms.jsonl:1: \"idle_eta\" is no part of \"eta\"");
 }
 
 TEST(captions_claim_nothing_of_the_paper) {
@@ -450,7 +451,7 @@ TEST(captions_claim_nothing_of_the_paper) {
     report_figures f = {.rows = {1, 100}};
     char *text = NULL;
     size_t n = 0;
-    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN), 0)) return;
     FILE *out = open_memstream(&text, &n);
     for (int g = 0; g < REPORT_GROUPS; g++) page_caption(out, &r, &f, (report_group)g);
     fclose(out);
@@ -466,7 +467,7 @@ static bool caption_has(const char *run, report_group group, const char *part) {
     const report_figures f = {0};
     char *text = NULL;
     size_t n = 0;
-    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return false;
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN), 0)) return false;
     FILE *out = open_memstream(&text, &n);
     page_caption(out, &r, &f, group);
     fclose(out);

@@ -7,6 +7,7 @@
 #include "run_folders.h"
 #include "support/base64.h"
 #include "report/reader.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ TEST(base64_goes_there_and_back) {
 
 TEST(classes_are_read) {
     report_run r;
-    if (!CHECK_INT(report_run_read(&r, make_classifier("read", 1, clothes), KNOWN, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_run_read(&r, make_classifier("read", 1, clothes), KNOWN), 0)) return;
     const report_classes *c = &r.classes;
     CHECK_INT(c->step, 900);
     CHECK_STR(c->split, "test");
@@ -98,9 +99,9 @@ TEST(classes_that_do_not_fit_together_are_refused) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         report_run r;
-        const int status = report_run_read(&r, make_classifier("misfit", 1, cases[i].text), KNOWN, MESSAGE);
+        const int status = report_run_read(&r, make_classifier("misfit", 1, cases[i].text), KNOWN);
         if (status == 0) report_run_free(&r);
-        if (!CHECK_HAS(status ? said : "(none)", cases[i].expected)) printf("  %s\n", cases[i].text);
+        if (!CHECK_HAS(status ? adamod__last_message() : "(none)", cases[i].expected)) printf("  %s\n", cases[i].text);
     }
 }
 
@@ -160,7 +161,7 @@ TEST(names_of_classes_are_whole) {
     memset(name, 'x', 255);
     name[255] = '\0';
     snprintf(file, sizeof file, "{\"step\":1,\"split\":\"test\",\"classes\":[\"%s\"],\"confusion\":[[1]]}", name);
-    if (!CHECK_INT(report_run_read(&r, make_classifier("long", 1, file), KNOWN, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_run_read(&r, make_classifier("long", 1, file), KNOWN), 0)) return;
     CHECK_STR(r.classes.name[0], name);
     report_run_free(&r);
 }

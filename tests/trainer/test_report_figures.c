@@ -100,8 +100,8 @@ static char *caption_of(const char *const *runs, int n_runs, const char *page, r
     setenv("PATH", below("no-programs"), 1);
     const int kept = divert(2, below("notes.txt"));
     FILE *out = open_memstream(&text, &n);
-    if (CHECK_INT(report_load(&r, runs, n_runs, KNOWN, MESSAGE), 0)) {
-        if (CHECK_INT(report_draw(&f, &r, at, MESSAGE), 0)) page_caption(out, &r, &f, group);
+    if (CHECK_INT(report_load(&r, runs, n_runs, KNOWN), 0)) {
+        if (CHECK_INT(report_draw(&f, &r, at), 0)) page_caption(out, &r, &f, group);
         report_figures_free(&f);
         report_free(&r);
     }
@@ -393,7 +393,7 @@ TEST(labels_stay_text) {
         put(runs[i], "recipe.yaml", recipe);
     }
     char *text = page_of(runs, 4, "labels.html"), *label = strstr(text, "aria-label=\"Training loss");
-    CHECK_INT(text_check(text_of(text), "labels.html", 0, MESSAGE), 0);
+    CHECK_INT(text_check(text_of(text), "labels.html", 0), 0);
     if (CHECK(label != NULL)) {
         *strstr(label + 12, "\" data-axis") = '\0';
         CHECK_HAS(label, "against update. ?&lt;&quot;&amp; ü€");

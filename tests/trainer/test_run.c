@@ -13,6 +13,7 @@
 #include "tasks/tasks.h"
 #include "train/run.h"
 #include "train/tfevents.h"
+#include "core/error.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,9 +29,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char message[1024];
-#define MESSAGE message, sizeof message
 
 /* ---- files ---- */
 
@@ -123,13 +121,13 @@ static recipe plain(void) {
 static run *open_run(const char *directory, bool resume) {
     const recipe r = plain();
     run *out = NULL;
-    if (!CHECK_INT(run_open(&out, directory, &r, resume, 0, MESSAGE), 0)) printf("%s\n", message);
+    if (!CHECK_INT(run_open(&out, directory, &r, resume, 0), 0)) printf("%s\n", adamod__last_message());
     return out;
 }
 
 static const char *open_complaint(const char *directory, const recipe *r, bool resume) {
     run *out = NULL;
-    if (run_open(&out, directory, r, resume, 0, MESSAGE)) return message;
+    if (run_open(&out, directory, r, resume, 0)) return adamod__last_message();
     run_close(out);
     return "(none)";
 }
@@ -162,14 +160,14 @@ static adamod_statistics statistics(void) {
 
 static int add_sample(run *r, int64_t step, const char *source, const char *reference, const char *output) {
     const task_text texts[] = {{"source", source}, {"reference", reference}, {"output", output}};
-    return run_add_sample(r, step, 3, texts, MESSAGE);
+    return run_add_sample(r, step, 3, texts);
 }
 
 static void add_three(run *r) {
     run_metrics m = training(1);
     const adamod_statistics s = statistics();
-    CHECK_INT(run_add_metrics(r, &m, MESSAGE), 0);
-    CHECK_INT(run_add_histogram(r, 1, &s, MESSAGE), 0);
+    CHECK_INT(run_add_metrics(r, &m), 0);
+    CHECK_INT(run_add_histogram(r, 1, &s), 0);
     CHECK_INT(add_sample(r, 1, "eins", "one", "on"), 0);
 }
 
@@ -397,10 +395,10 @@ TEST(a_new_run_says_what_it_is) {
     if (!r) return;
     CHECK_STR(run_directory(r), below("deep/er/new"));
     const char *const library[][2] = {{"matrix_library", "oneDNN \"3.1\""}};
-    CHECK_INT(run_describe(r, 1, library, MESSAGE), 0);
+    CHECK_INT(run_describe(r, 1, library), 0);
     recipe again;
     recipe_defaults(&again, tasks_all);
-    CHECK_INT(recipe_load(&again, below("deep/er/new/recipe.yaml"), MESSAGE), 0);
+    CHECK_INT(recipe_load(&again, below("deep/er/new/recipe.yaml")), 0);
     size_t n = 0;
     char *machine = contents(below("deep/er/new/machine.json"), &n);
     CHECK_HAS(machine, "\"version\":\"");
@@ -420,7 +418,7 @@ TEST(metrics_are_lines_of_json_and_scalars) {
     run *r = open_run(below("metrics"), false);
     if (!r) return;
     run_metrics m = training(10);
-    CHECK_INT(run_add_metrics(r, &m, MESSAGE), 0);
+    CHECK_INT(run_add_metrics(r, &m), 0);
     m = (run_metrics){.kind = "valid", .step = 100};
     run_counted(&m, "time", 1.5);
     run_measured(&m, "loss", INFINITY);
@@ -429,7 +427,7 @@ TEST(metrics_are_lines_of_json_and_scalars) {
     run_measured(&m, "missing", NAN);
     run_measured(&m, "exact", 0.5);
     run_measured(&m, "bleu", 33.25);
-    CHECK_INT(run_add_metrics(r, &m, MESSAGE), 0);
+    CHECK_INT(run_add_metrics(r, &m), 0);
     check_contents(
         below("metrics/metrics.jsonl"),
         "{\"kind\":\"train\",\"step\":10,\"time\":1.25,\"loss\":2.5,\"nll\":0.1,\"lr\":0.003,\"tokens\":12345,"
@@ -447,9 +445,9 @@ TEST(histograms_leave_out_zeros_at_both_ends) {
     run *r = open_run(below("histograms"), false);
     if (!r) return;
     adamod_statistics s = statistics();
-    CHECK_INT(run_add_histogram(r, 7, &s, MESSAGE), 0);
+    CHECK_INT(run_add_histogram(r, 7, &s), 0);
     s = (adamod_statistics){0};
-    CHECK_INT(run_add_histogram(r, 8, &s, MESSAGE), 0);
+    CHECK_INT(run_add_histogram(r, 8, &s), 0);
     size_t n = 0;
     char *text = contents(below("histograms/histograms.jsonl"), &n);
     CHECK_HAS(
@@ -489,11 +487,11 @@ TEST(the_result_is_written_at_the_end) {
     run_metrics valid = {.kind = "valid", .step = 900}, test = {.kind = "test", .step = 900};
     run_measured(&valid, "nll", 0);
     run_measured(&test, "bleu", 12.5);
-    CHECK_INT(run_finish(r, &(run_result){"finished", 900, 61.5, &valid, &test, false}, &(double){0}, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"finished", 900, 61.5, &valid, &test, false}, &(double){0}), 0);
     check_contents(below("result/result.json"),
                    "{\"status\":\"finished\",\"step\":900,\"seconds\":61.5,\"valid\":{\"kind\":\"valid\",\"step\":900,"
                    "\"nll\":0},\"test\":{\"kind\":\"test\",\"step\":900,\"bleu\":12.5}}\n");
-    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL, false}, &(double){0}, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL, false}, &(double){0}), 0);
     check_contents(below("result/result.json"), "{\"status\":\"interrupted\",\"step\":3,\"seconds\":1}\n");
     run_close(r);
 }
@@ -620,7 +618,8 @@ TEST(a_directory_that_cannot_be_made_is_refused) {
     check_contents(below("file"), "x");
 }
 
-/* Runs a function in a process of its own; what it returns arrives in message. */
+/* Runs a function in a process of its own; what it returns arrives in told. */
+static char told[1024];
 static int in_child(const char *(*function)(void)) {
     int ends[2], status = 0;
     if (pipe(ends)) return -1;
@@ -631,8 +630,8 @@ static int in_child(const char *(*function)(void)) {
         _exit(write(ends[1], text, strlen(text)) < 0);
     }
     close(ends[1]);
-    const ssize_t n = read(ends[0], message, sizeof message - 1);
-    message[n > 0 ? n : 0] = '\0';
+    const ssize_t n = read(ends[0], told, sizeof told - 1);
+    told[n > 0 ? n : 0] = '\0';
     close(ends[0]);
     return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
 }
@@ -648,8 +647,8 @@ TEST(a_directory_without_permission_is_refused) {
     if (geteuid() != 0) SKIP("only root can become someone who may not");
     chmod(root, 0755);
     CHECK_INT(in_child(as_nobody), 0);
-    if (strcmp(message, "skip") == 0) SKIP("cannot become nobody");
-    CHECK_HAS(message, "locked/run: cannot make the directory: Permission denied");
+    if (strcmp(told, "skip") == 0) SKIP("cannot become nobody");
+    CHECK_HAS(told, "locked/run: cannot make the directory: Permission denied");
 }
 
 /* ---- resuming ---- */
@@ -659,9 +658,9 @@ TEST(only_a_run_can_be_resumed_and_only_with_its_recipe) {
     CHECK_HAS(open_complaint(below("nowhere"), &r, true), "nowhere: no run to resume: recipe.yaml: No such file");
     CHECK_INT(size_of(below("nowhere")), -1);
     CHECK_STR(open_complaint(below("mine"), &r, false), "(none)");
-    CHECK_INT(recipe_set(&r, "train.steps=5000", MESSAGE), 0);
+    CHECK_INT(recipe_set(&r, "train.steps=5000"), 0);
     CHECK_STR(open_complaint(below("mine"), &r, true), "(none)");
-    CHECK_INT(recipe_set(&r, "model.d=256", MESSAGE), 0);
+    CHECK_INT(recipe_set(&r, "model.d=256"), 0);
     CHECK_HAS(open_complaint(below("mine"), &r, true),
               "mine cannot be resumed with another recipe: model.d is 256, but was 128");
 }
@@ -715,8 +714,9 @@ static int begin_one(const char *directory, int number) {
     const recipe r = plain();
     run *out = NULL;
     (void)number;
-    if (run_open(&out, directory, &r, false, 0, MESSAGE) == 0) return 1;
-    return strstr(message, "is in use by another process") && !strchr(message, '\n') ? 16 : 64;
+    if (run_open(&out, directory, &r, false, 0) == 0) return 1;
+    return strstr(adamod__last_message(), "is in use by another process") && !strchr(adamod__last_message(), '\n') ? 16
+                                                                                                                   : 64;
 }
 
 /* In a directory that is not there, is empty, or holds a run that was never saved. */
@@ -743,8 +743,8 @@ static int begin_and_discard(const char *directory, int number) {
     int had = 0, wrong = 0;
     for (int i = 0; i < 1000000 && had < 40 && !wrong; i++) {
         run *out = NULL;
-        if (run_open(&out, directory, &r, false, 0, MESSAGE)) {
-            wrong += !strstr(message, "is in use by another process");
+        if (run_open(&out, directory, &r, false, 0)) {
+            wrong += !strstr(adamod__last_message(), "is in use by another process");
             continue;
         }
         had++;
@@ -811,22 +811,22 @@ TEST(a_run_is_cut_back_to_a_mark) {
     run *r = open_run(below("mark"), false);
     if (!r) return;
     add_three(r);
-    CHECK_INT(run_mark(r, mark, sizeof mark, MESSAGE), 0);
-    CHECK_INT(run_mark(r, tiny, sizeof tiny, MESSAGE), -1);
+    CHECK_INT(run_mark(r, mark, sizeof mark), 0);
+    CHECK_INT(run_mark(r, tiny, sizeof tiny), ADAMOD_ERROR_IO);
     size_t n = 0;
     char *metrics = contents(below("mark/metrics.jsonl"), &n), *events = describe_events(events_in(below("mark")));
     add_three(r);
     add_three(r);
-    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL, false}, &(double){0}, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL, false}, &(double){0}), 0);
     run_close(r);
 
     recipe longer = plain();
-    CHECK_INT(recipe_set(&longer, "train.steps=1234", MESSAGE), 0);
-    if (!CHECK_INT(run_open(&r, below("mark"), &longer, true, 0, MESSAGE), 0)) return;
+    CHECK_INT(recipe_set(&longer, "train.steps=1234"), 0);
+    if (!CHECK_INT(run_open(&r, below("mark"), &longer, true, 0), 0)) return;
     const char *const library[][2] = {{"matrix_library", "none"}};
-    CHECK_INT(run_describe(r, 1, library, MESSAGE), 0);
+    CHECK_INT(run_describe(r, 1, library), 0);
     CHECK_INT(size_of(below("mark/machine.2.json")), -1);
-    CHECK_INT(run_rewind(r, mark, MESSAGE), 0);
+    CHECK_INT(run_rewind(r, mark), 0);
     check_contents(below("mark/metrics.jsonl"), metrics);
     check_events(below("mark"), events);
     check_json_lines(below("mark/histograms.jsonl"), 1);
@@ -840,7 +840,7 @@ TEST(a_run_is_cut_back_to_a_mark) {
     add_three(r);
     check_json_lines(below("mark/metrics.jsonl"), 2);
 
-    CHECK_INT(run_rewind(r, NULL, MESSAGE), 0);
+    CHECK_INT(run_rewind(r, NULL), 0);
     check_contents(below("mark/metrics.jsonl"), "");
     check_events(below("mark"), "brain.Event:2\n");
     run_close(r);
@@ -853,23 +853,22 @@ TEST(a_mark_that_does_not_fit_changes_nothing) {
     run *r = open_run(below("unfit"), false);
     if (!r) return;
     add_three(r);
-    CHECK_INT(run_mark(r, mark, sizeof mark, MESSAGE), 0);
-    CHECK_INT(run_rewind(r, NULL, MESSAGE), 0);
+    CHECK_INT(run_mark(r, mark, sizeof mark), 0);
+    CHECK_INT(run_rewind(r, NULL), 0);
     add_three(r);
     add_three(r);
     const int64_t size = size_of(below("unfit/metrics.jsonl"));
-    CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl x", MESSAGE), -1);
-    CHECK_HAS(message, "is damaged");
-    CHECK_INT(run_rewind(r, "metrics.jsonl 0", MESSAGE), -1);
-    CHECK_HAS(message, "the checkpoint's list of file sizes lacks histograms.jsonl");
-    CHECK_INT(run_rewind(r, "metrics.jsonl 3 histograms.jsonl 0 samples.jsonl 0", MESSAGE), -1);
-    CHECK_HAS(message, "unfit/metrics.jsonl was changed since the checkpoint: it had 3 bytes, now ");
-    CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl 0 samples.jsonl 99999", MESSAGE), -1);
-    CHECK_HAS(message, "unfit/samples.jsonl was changed since the checkpoint: it had 99999 bytes, now ");
+    CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl x"), -1);
+    CHECK_HAS(adamod__last_message(), "is damaged");
+    CHECK_INT(run_rewind(r, "metrics.jsonl 0"), -1);
+    CHECK_HAS(adamod__last_message(), "the checkpoint's list of file sizes lacks histograms.jsonl");
+    CHECK_INT(run_rewind(r, "metrics.jsonl 3 histograms.jsonl 0 samples.jsonl 0"), -1);
+    CHECK_HAS(adamod__last_message(), "unfit/metrics.jsonl was changed since the checkpoint: it had 3 bytes, now ");
+    CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl 0 samples.jsonl 99999"), -1);
+    CHECK_HAS(adamod__last_message(), "unfit/samples.jsonl was changed since the checkpoint: it had 99999 bytes, now ");
     CHECK_INT(size_of(below("unfit/metrics.jsonl")), size);
     /* TensorBoard's file may be another one: then it is begun anew */
-    CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl 0 samples.jsonl 0 events.out.tfevents.1.x 5", MESSAGE),
-              0);
+    CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl 0 samples.jsonl 0 events.out.tfevents.1.x 5"), 0);
     check_events(below("unfit"), "brain.Event:2\n");
     run_close(r);
 }
@@ -879,16 +878,16 @@ TEST(a_mark_that_does_not_fit_changes_nothing) {
 /* Adds lines until one fails; the message then. Every file holds whole lines and records. */
 static const char *fill(const char *directory) {
     const recipe recipe_now = plain();
-    static char result[sizeof message];
+    static char result[1024];
     run *r = NULL;
-    if (run_open(&r, directory, &recipe_now, false, 0, result, sizeof result)) return result;
+    if (run_open(&r, directory, &recipe_now, false, 0)) return adamod__last_message();
     const adamod_statistics s = statistics();
     const run_metrics m = training(1);
     int lines = 0;
-    while (lines < 100000 && run_add_metrics(r, &m, result, sizeof result) == 0 &&
-           run_add_histogram(r, 1, &s, result, sizeof result) == 0) {
+    while (lines < 100000 && run_add_metrics(r, &m) == 0 && run_add_histogram(r, 1, &s) == 0) {
         lines++;
     }
+    snprintf(result, sizeof result, "%s", adamod__last_message());
     struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
     (void)setrlimit(RLIMIT_FSIZE, &none);
     char path[300];
@@ -916,9 +915,9 @@ static const char *fill_to_a_limit(void) {
 
 TEST(a_file_that_may_not_grow_keeps_whole_lines) {
     CHECK_INT(in_child(fill_to_a_limit), 0);
-    if (strcmp(message, "skip") == 0) SKIP("no limit for files");
-    CHECK_HAS(message, "limit/events.out.tfevents.");
-    CHECK_HAS(message, ": cannot write: File too large");
+    if (strcmp(told, "skip") == 0) SKIP("no limit for files");
+    CHECK_HAS(told, "limit/events.out.tfevents.");
+    CHECK_HAS(told, ": cannot write: File too large");
 }
 
 /* In a mount namespace of the child's own, so that nothing stays mounted. */
@@ -939,7 +938,7 @@ static const char *begin_on_a_full_disk(void) {
     FILE *file = fopen(below("disk/block"), "wb");
     if (!file || fwrite(block, 1, sizeof block, file) != sizeof block || fclose(file)) return "cannot fill the disk";
     const recipe r = plain();
-    static char result[sizeof message];
+    static char result[1024];
     snprintf(result, sizeof result, "%s", open_complaint(below("disk/run"), &r, false));
     return size_of(below("disk/run")) < 0 ? result : "the directory is still there";
 }
@@ -947,12 +946,12 @@ static const char *begin_on_a_full_disk(void) {
 TEST(a_full_disk_keeps_whole_lines) {
     mkdir(below("disk"), 0777);
     CHECK_INT(in_child(fill_a_disk), 0);
-    if (strcmp(message, "skip") == 0) SKIP("cannot mount a small disk");
-    CHECK_HAS(message, "disk/run/");
-    CHECK_HAS(message, ": cannot write: No space left on device");
+    if (strcmp(told, "skip") == 0) SKIP("cannot mount a small disk");
+    CHECK_HAS(told, "disk/run/");
+    CHECK_HAS(told, ": cannot write: No space left on device");
     CHECK_INT(in_child(begin_on_a_full_disk), 0);
-    CHECK_HAS(message, "disk/run/");
-    CHECK_HAS(message, "No space left on device");
+    CHECK_HAS(told, "disk/run/");
+    CHECK_HAS(told, "No space left on device");
 }
 
 RUN_TESTS(ENTRY(json_escapes_and_separates), ENTRY(numbers_are_shortest_and_exact), ENTRY(crc32c_is_castagnolis),

@@ -16,14 +16,12 @@
 #include "train/resume.h"
 #include "train/progress.h"
 #include "train/train.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <fcntl.h>
 #include <unistd.h>
-
-#define MESSAGE message, sizeof message
-static char message[1024];
 
 /* ---- the task ---- */
 
@@ -61,15 +59,15 @@ typedef struct remainders {
     int score_rows;
 } remainders;
 
-static const char *check_task(const recipe *r, char *why, size_t size) {
+static const char *check_task(const recipe *r) {
     if (settings(r)->data.numbers % settings(r)->data.batch == 0) return NULL;
-    snprintf(why, size, "data.batch is %d, which does not divide data.numbers %d", settings(r)->data.batch,
-             settings(r)->data.numbers);
+    adamod__fail(ADAMOD_ERROR_ARGUMENT, "data.batch is %d, which does not divide data.numbers %d",
+                 settings(r)->data.batch, settings(r)->data.numbers);
     return "data.batch";
 }
 
-static int open_task(experiment *e, const char *directory, int uses, char *out, size_t size) {
-    (void)directory, (void)uses, (void)out, (void)size;
+static int open_task(experiment *e, const char *directory, int uses) {
+    (void)directory, (void)uses;
     e->state = calloc(1, sizeof(remainders));
     return e->state ? 0 : -1;
 }
@@ -100,13 +98,13 @@ static nn_value build(experiment *e, nn_graph *g) {
     return build_rows(e, g, settings(&e->recipe)->data.batch, &((remainders *)e->state)->rows);
 }
 
-static int prepare(experiment *e, int uses, char *out, size_t size) {
+static int prepare(experiment *e, int uses) {
     remainders *s = e->state;
     if (!(uses & TASK_SCORE)) return 0;
     s->graph = nn_graph_create(e->params);
     build_rows(e, s->graph, settings(&e->recipe)->data.numbers, &s->score_rows);
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
-    return experiment_failed(nn_plan_create(&s->plan, s->graph, &o), out, size);
+    return nn_plan_create(&s->plan, s->graph, &o);
 }
 
 static void fill(const experiment *e, nn_plan *plan, int rows, int64_t first, int64_t n) {
@@ -132,8 +130,7 @@ static void next(experiment *e, task_batch *out) {
         .items = r->data.batch, .samples = r->data.batch, .targets = r->data.batch, .epoch = s->epoch, .index = s->at};
 }
 
-static int seek(experiment *e, int64_t epoch, int64_t index, char *out, size_t size) {
-    (void)out, (void)size;
+static int seek(experiment *e, int64_t epoch, int64_t index) {
     ((remainders *)e->state)->epoch = epoch;
     ((remainders *)e->state)->at = index;
     return 0;
@@ -149,24 +146,24 @@ static int64_t count(const experiment *e, task_split split) {
 }
 
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
-                    task_result *out, char *text, size_t size) {
+                    task_result *out) {
     remainders *s = e->state;
     (void)split;
     *out = (task_result){.value = {NAN, NAN}};
     fill(e, s->plan, s->score_rows, 0, settings(&e->recipe)->data.numbers);
     nn_plan_forward(s->plan);
-    if (experiment_failed(nn_plan_wait(s->plan), text, size)) return -1;
+    if (nn_plan_wait(s->plan)) return -1;
     const float *loss = nn_plan_data(s->plan, "loss");
     out->items = (double)loss[3];
     out->value[0] = (double)loss[0] / (double)loss[3];
     if (depth == TASK_GLANCE) return 0;
     out->value[1] = (double)loss[2] / (double)loss[3];
     const task_text texts[] = {{"number", "7"}, {"remainder", "1"}};
-    return sample ? sample(context, 2, texts, text, size) : 0;
+    return sample ? sample(context, 2, texts) : 0;
 }
 
-static int save(const experiment *e, const char *directory, char *out, size_t size) {
-    (void)e, (void)directory, (void)out, (void)size;
+static int save(const experiment *e, const char *directory) {
+    (void)e, (void)directory;
     return 0;
 }
 
@@ -239,9 +236,9 @@ static recipe recipe_of(const char *more) {
                                "data: {task: remainders}\n";
     recipe r;
     recipe_defaults(&r, all_tasks());
-    CHECK_INT(recipe_parse(&r, text, strlen(text), "r.yaml", MESSAGE), 0);
-    if (*more) CHECK_INT(recipe_set(&r, more, MESSAGE), 0);
-    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "r.yaml"), 0);
+    if (*more) CHECK_INT(recipe_set(&r, more), 0);
+    if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
     return r;
 }
 
@@ -256,7 +253,7 @@ static char *read_text(const char *path) {
 static train_result run_in(const char *directory, const recipe *r, bool resume) {
     train_result out = {0};
     const train_options o = {.directory = directory, .resume = resume};
-    if (!CHECK_INT(train_run(r, &o, &out, MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(train_run(r, &o, &out), 0)) puts(adamod__last_message());
     return out;
 }
 
@@ -336,11 +333,11 @@ TEST(the_best_checkpoint_is_best_by_the_metric_that_was_named) {
     const recipe named = recipe_of("");
     run_in("named", &named, false);
     snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", "named");
-    CHECK_INT(checkpoint_info(path, &by_right, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_info(path, &by_right, NULL), 0);
     const recipe r = recipe_of("train.best=loss");
     run_in("by-loss", &r, false);
     snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", "by-loss");
-    CHECK_INT(checkpoint_info(path, &by_loss, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_info(path, &by_loss, NULL), 0);
     CHECK_CLOSE(by_right.best, 1, 0);
     CHECK(by_right.step < 30);
     CHECK_INT(by_loss.step, 30);
@@ -352,10 +349,10 @@ TEST(the_best_so_far_is_forgotten_when_another_metric_is_named) {
     enter_scratch(true);
     recipe by_loss = recipe_of("train.best=loss");
     const recipe by_right = recipe_of("");
-    CHECK_INT(recipe_set(&by_loss, "train.steps=1", MESSAGE), 0);
+    CHECK_INT(recipe_set(&by_loss, "train.steps=1"), 0);
     CHECK(run_in("renamed", &by_loss, false).valid.value[0] > 1);
     run_in("renamed", &by_right, true);
-    CHECK_INT(checkpoint_info("renamed/checkpoints/best.safetensors", &best, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_info("renamed/checkpoints/best.safetensors", &best, NULL), 0);
     CHECK(best.step > 1);
     CHECK_CLOSE(best.best, 1, 0);
 }
@@ -374,8 +371,8 @@ TEST(a_run_in_two_parts_ends_as_one) {
 /* A recipe with all of a list that ends with NULL set. */
 static recipe recipe_with(const char *const *assignments) {
     recipe r = recipe_of("");
-    for (; *assignments; assignments++) CHECK_INT(recipe_set(&r, *assignments, MESSAGE), 0);
-    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+    for (; *assignments; assignments++) CHECK_INT(recipe_set(&r, *assignments), 0);
+    if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
     return r;
 }
 
@@ -439,9 +436,9 @@ TEST(a_schedule_that_the_epochs_do_not_allow_is_named) {
     const recipe r = recipe_with((const char *[]){"optimizer.schedule.lr=multistep(0.1 epochs,0.2 epochs;0.1)", NULL});
     const train_options o = {.directory = "never"};
     train_result out;
-    CHECK_INT(train_run(&r, &o, &out, MESSAGE), -1);
+    CHECK_INT(train_run(&r, &o, &out), -1);
     CHECK_STR(
-        message,
+        adamod__last_message(),
         "--set: optimizer.schedule.lr: 'multistep(0.1 epochs,0.2 epochs;0.1)' is 'multistep(1,1;0.1)' in updates: "
         "multistep: milestone 2 is 1, expected ascending numbers from 1");
     CHECK(access("never", F_OK) != 0);
@@ -475,7 +472,7 @@ TEST(training_ends_when_nothing_gets_better) {
     checkpoint_meta last = {0};
     CHECK_INT(out.status, TRAIN_FINISHED);
     CHECK(out.early);
-    CHECK_INT(checkpoint_info("patient/checkpoints/last.safetensors", &last, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_info("patient/checkpoints/last.safetensors", &last, NULL), 0);
     CHECK_INT(last.step, out.step);
     CHECK_INT(last.stale, 3);
     CHECK_INT(last.best_step, out.step - 15);
@@ -513,7 +510,7 @@ static void next_and_signal(experiment *e, task_batch *out) {
     next(e, out);
     const int64_t done = adamod_steps(e->optimizer);
     if (done == 21) signalled = 1;
-    if (done == 24) CHECK_INT(checkpoint_info("asked/checkpoints/last.safetensors", &saved, NULL, MESSAGE), 0);
+    if (done == 24) CHECK_INT(checkpoint_info("asked/checkpoints/last.safetensors", &saved, NULL), 0);
 }
 
 static recipe with_signal(recipe r) {
@@ -532,7 +529,7 @@ TEST(a_resumed_run_has_the_patience_that_is_left) {
     const recipe r = recipe_with((const char *[]){"train.steps=60", "train.patience=3", NULL}), part = with_signal(r);
     const train_options o = {.directory = "patient-parts", .stop = &signalled};
     train_result stopped;
-    CHECK_INT(train_run(&part, &o, &stopped, MESSAGE), 0);
+    CHECK_INT(train_run(&part, &o, &stopped), 0);
     CHECK_INT(stopped.step, 22);
     signalled = 0;
     const train_result once = run_in("patient-once", &r, false), resumed = run_in("patient-parts", &r, true);
@@ -545,7 +542,7 @@ TEST(a_checkpoint_is_saved_on_demand_and_training_goes_on) {
     const recipe r = with_signal(recipe_of("train.checkpoint_every=0"));
     const train_options o = {.directory = "asked", .save = &signalled};
     train_result out;
-    CHECK_INT(train_run(&r, &o, &out, MESSAGE), 0);
+    CHECK_INT(train_run(&r, &o, &out), 0);
     CHECK_INT(out.step, 30);
     CHECK_INT(signalled, 0);
     CHECK_INT(saved.step, 22);
@@ -569,9 +566,9 @@ static void open_decaying(experiment *e, const char *no_decay) {
     recipe r;
     recipe_defaults(&r, all_tasks());
     for (size_t i = 0; i < sizeof assignments / sizeof *assignments; i++)
-        if (!CHECK_INT(recipe_set(&r, assignments[i], MESSAGE), 0)) puts(message);
-    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
-    if (!CHECK_INT(experiment_open(e, &r, NULL, TASK_TRAIN, MESSAGE), 0)) puts(message);
+        if (!CHECK_INT(recipe_set(&r, assignments[i]), 0)) puts(adamod__last_message());
+    if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
+    if (!CHECK_INT(experiment_open(e, &r, NULL, TASK_TRAIN), 0)) puts(adamod__last_message());
     for (int64_t i = 0; i < e->params->count; i++) e->params->data[i] = 1, e->params->grad[i] = 0;
     CHECK_INT(adamod_step(e->optimizer), ADAMOD_OK);
 }
@@ -643,7 +640,7 @@ TEST(an_evaluation_says_that_the_run_stops_after_it) {
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(file);
-    if (!CHECK_INT(text_read("said", &text, &n, MESSAGE), 0)) return;
+    if (!CHECK_INT(text_read("said", &text, &n), 0)) return;
     CHECK(n == sizeof expected - 1 && memcmp(text, expected, n) == 0);
     free(text);
 }
@@ -690,7 +687,7 @@ static checkpoint_meta last_of(const char *directory) {
     char path[400];
     checkpoint_meta meta = {0};
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
-    CHECK_INT(checkpoint_info(path, &meta, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_info(path, &meta, NULL), 0);
     return meta;
 }
 
@@ -706,17 +703,18 @@ TEST(other_data_are_refused_or_begun_anew) {
     CHECK(at.epoch == 3 && at.batch == 1 && at.best_step > 0);
     CHECK_STR(at.data, "data.numbers 0000000000000007 data.valid 0000000000000008");
     contents[0]++;
-    CHECK_INT(train_run(&more, &resume, &out, MESSAGE), -1);
-    CHECK_STR(message, "numbers.txt: data.numbers is not what the run has been trained with: its content has changed; "
-                       "restore it, or go on with what is there by --reset data");
-    CHECK_INT(train_run(&more, &reset, &out, MESSAGE), 0);
+    CHECK_INT(train_run(&more, &resume, &out), -1);
+    CHECK_STR(adamod__last_message(),
+              "numbers.txt: data.numbers is not what the run has been trained with: its content has changed; "
+              "restore it, or go on with what is there by --reset data");
+    CHECK_INT(train_run(&more, &reset, &out), 0);
     at = last_of("run");
     CHECK(at.epoch == 4 && at.batch == 1 && at.best_step > 0 && at.best_step <= 10);
-    CHECK_INT(train_run(&more, &resume, &out, MESSAGE), 0);
+    CHECK_INT(train_run(&more, &resume, &out), 0);
     contents[1]++;
-    CHECK_INT(train_run(&more, &resume, &out, MESSAGE), -1);
-    CHECK_HAS(message, "valid.txt: data.valid is not what the run has been trained with");
-    CHECK_INT(train_run(&more, &reset, &out, MESSAGE), 0);
+    CHECK_INT(train_run(&more, &resume, &out), -1);
+    CHECK_HAS(adamod__last_message(), "valid.txt: data.valid is not what the run has been trained with");
+    CHECK_INT(train_run(&more, &reset, &out), 0);
     CHECK_INT(last_of("run").best_step, 0);
 }
 
@@ -732,9 +730,8 @@ TEST(every_task_of_the_program_has_fingerprints_of_its_data) {
 static const char *set_complaint(const char *first, const char *second) {
     recipe r;
     recipe_defaults(&r, all_tasks());
-    *message = '\0';
-    if (recipe_set(&r, first, MESSAGE) || (second && recipe_set(&r, second, MESSAGE)) || recipe_check(&r, MESSAGE))
-        return message;
+    adamod__fail(ADAMOD_OK, "%s", "");
+    if (recipe_set(&r, first) || (second && recipe_set(&r, second)) || recipe_check(&r)) return adamod__last_message();
     return "(none)";
 }
 
@@ -759,27 +756,27 @@ TEST(what_a_file_says_of_its_own_task_does_not_hinder_another) {
     recipe r;
     static const char text[] = "data: {task: remainders, divisor: 5}\n";
     recipe_defaults(&r, all_tasks());
-    CHECK_INT(recipe_parse(&r, text, strlen(text), "r.yaml", MESSAGE), 0);
-    CHECK_INT(recipe_set(&r, "data.task=numbers", MESSAGE), 0);
-    CHECK_INT(recipe_check(&r, MESSAGE), 0);
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "r.yaml"), 0);
+    CHECK_INT(recipe_set(&r, "data.task=numbers"), 0);
+    CHECK_INT(recipe_check(&r), 0);
     static const char mixed[] = "data: {task: numbers, divisor: 5}\n";
     recipe_defaults(&r, all_tasks());
-    CHECK_INT(recipe_parse(&r, mixed, strlen(mixed), "r.yaml", MESSAGE), 0);
-    CHECK_INT(recipe_check(&r, MESSAGE), -1);
-    CHECK_STR(message, "r.yaml:1: data.divisor is given, but data.task numbers has no such key");
+    CHECK_INT(recipe_parse(&r, mixed, strlen(mixed), "r.yaml"), 0);
+    CHECK_INT(recipe_check(&r), -1);
+    CHECK_STR(adamod__last_message(), "r.yaml:1: data.divisor is given, but data.task numbers has no such key");
 }
 
 TEST(values_given_before_the_task_is_chosen_are_kept) {
     recipe r;
     recipe_defaults(&r, all_tasks());
-    CHECK_INT(recipe_set(&r, "data.task=numbers", MESSAGE), 0);
+    CHECK_INT(recipe_set(&r, "data.task=numbers"), 0);
     CHECK_STR(r.model.kind, "transformer");
-    CHECK_INT(recipe_set(&r, "data.numbers=48", MESSAGE), 0);
-    CHECK_INT(recipe_set(&r, "data.task=remainders", MESSAGE), 0);
+    CHECK_INT(recipe_set(&r, "data.numbers=48"), 0);
+    CHECK_INT(recipe_set(&r, "data.task=remainders"), 0);
     CHECK_STR(r.model.kind, "lookup");
     CHECK_INT(settings(&r)->data.numbers, 48);
     CHECK_INT(settings(&r)->data.divisor, 3);
-    CHECK_INT(recipe_check(&r, MESSAGE), 0);
+    CHECK_INT(recipe_check(&r), 0);
 }
 
 RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),

@@ -6,14 +6,13 @@
 #include "scratch.h"
 
 #include "data/text_input.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #define MARK "\xef\xbb\xbf"
 #define SIZE(array) (sizeof(array) - 1)
-
-static char msg[512];
 
 /* "eins", "zwei", as `gzip -n` and `zstd` pack them. */
 static const char gzip_bytes[] =
@@ -28,16 +27,16 @@ static const char *lines_of(const char *path) {
     text_input *in;
     text_slice line;
     size_t used = 0;
-    int got = text_input_open(&in, path, msg, sizeof msg);
+    int got = text_input_open(&in, path);
     *all = 0;
     if (got == 0) {
-        while ((got = text_input_line(in, &line, msg, sizeof msg)) > 0)
+        while ((got = text_input_line(in, &line)) > 0)
             used += (size_t)snprintf(all + used, sizeof all - used, "%.*s|", (int)line.n, line.bytes);
         text_input_close(in);
     }
     if (got < 0) {
-        const char *colon = strstr(msg, ": "); /* the rest is the path */
-        snprintf(all + used, sizeof all - used, "!%s", colon ? colon + 2 : msg);
+        const char *colon = strstr(adamod__last_message(), ": "); /* the rest is the path */
+        snprintf(all + used, sizeof all - used, "!%s", colon ? colon + 2 : adamod__last_message());
     }
     return all;
 }
@@ -65,10 +64,9 @@ TEST(a_mark_at_the_beginning_is_no_text) {
     CHECK_STR(LINES(MARK MARK "a"), MARK "a|");
     char *bytes;
     size_t n;
-    if (CHECK_INT(text_input_read(put(MARK "a\n", 5), &bytes, &n, msg, sizeof msg), 0))
-        CHECK(n == 2 && memcmp(bytes, "a\n", 2) == 0);
+    if (CHECK_INT(text_input_read(put(MARK "a\n", 5), &bytes, &n), 0)) CHECK(n == 2 && memcmp(bytes, "a\n", 2) == 0);
     free(bytes);
-    if (CHECK_INT(text_input_read(put("", 0), &bytes, &n, msg, sizeof msg), 0)) CHECK(n == 0 && bytes);
+    if (CHECK_INT(text_input_read(put("", 0), &bytes, &n), 0)) CHECK(n == 0 && bytes);
     free(bytes);
 }
 
@@ -126,18 +124,17 @@ TEST(a_pipes_line_is_there_when_it_is_written) {
     const int old = pipe_in(&to);
     text_input *in;
     text_slice line;
-    if (!CHECK_INT(text_input_open(&in, "-", msg, sizeof msg), 0)) return;
+    if (!CHECK_INT(text_input_open(&in, "-"), 0)) return;
     CHECK(!text_input_is_file(in));
     CHECK_STR(text_input_name(in), "standard input");
     /* nothing more is read than is there, or this would wait for ever */
     CHECK_INT(write(to, "a\nb", 3), 3);
-    if (CHECK_INT(text_input_line(in, &line, msg, sizeof msg), 1)) CHECK(line.n == 1 && *line.bytes == 'a');
+    if (CHECK_INT(text_input_line(in, &line), 1)) CHECK(line.n == 1 && *line.bytes == 'a');
     CHECK_INT(text_input_number(in), 1);
     CHECK_INT(write(to, "c\n", 2), 2);
-    if (CHECK_INT(text_input_line(in, &line, msg, sizeof msg), 1))
-        CHECK(line.n == 2 && memcmp(line.bytes, "bc", 2) == 0);
+    if (CHECK_INT(text_input_line(in, &line), 1)) CHECK(line.n == 2 && memcmp(line.bytes, "bc", 2) == 0);
     close(to);
-    CHECK_INT(text_input_line(in, &line, msg, sizeof msg), 0);
+    CHECK_INT(text_input_line(in, &line), 0);
     text_input_close(in);
     dup2(old, STDIN_FILENO);
     close(old);
@@ -154,15 +151,15 @@ TEST(long_lines_are_whole) {
     text_input *in;
     text_slice line;
     const char *path = put(bytes, LONG + 2);
-    if (CHECK_INT(text_input_open(&in, path, msg, sizeof msg), 0)) {
+    if (CHECK_INT(text_input_open(&in, path), 0)) {
         CHECK(text_input_is_file(in));
-        CHECK_INT(text_input_line(in, &line, msg, sizeof msg), 1);
+        CHECK_INT(text_input_line(in, &line), 1);
         CHECK_INT(line.n, 100);
-        CHECK_INT(text_input_line(in, &line, msg, sizeof msg), 1);
+        CHECK_INT(text_input_line(in, &line), 1);
         CHECK_INT(line.n, LONG - 101);
-        CHECK_INT(text_input_line(in, &line, msg, sizeof msg), 1);
+        CHECK_INT(text_input_line(in, &line), 1);
         CHECK_INT(line.n, 1);
-        CHECK_INT(text_input_line(in, &line, msg, sizeof msg), 0);
+        CHECK_INT(text_input_line(in, &line), 0);
         text_input_close(in);
     }
     free(bytes);

@@ -12,10 +12,9 @@
 #include "data/strings.h"
 #include "data/text_chain.h"
 #include "data/tokenizer.h"
+#include "core/error.h"
 
 #include <stdlib.h>
-
-static char msg[256];
 
 static void check_tokens(const char *language, const char *line, const char *tokens, const char *joined) {
     tokenizer *t = tokenizer_create(&(tokenizer_options){.language = language});
@@ -117,7 +116,7 @@ TEST(subwords_are_learned_and_applied) {
     CHECK_INT(done, 5);
     CHECK_STR(codes, "#version: 0.2\nw e\ns t</w>\nl o\nwe st</w>\nn e\n");
     bpe *b = NULL;
-    if (CHECK_INT(bpe_parse(&b, text_of(codes), -1, "c", msg, sizeof msg), 0)) {
+    if (CHECK_INT(bpe_parse(&b, text_of(codes), -1, "c"), 0)) {
         bpe_worker *w = bpe_worker_create(b, &(bpe_options){0});
         for (int i = 0; i < 2; i++) { /* the second time from the cache */
             char *line = bpe_apply(w, text_of(" lowest  newest st x"));
@@ -142,8 +141,8 @@ TEST(long_subwords_are_split_by_a_vocabulary) {
     memset(word, 'x', LENGTH);
     memcpy(word + LENGTH, "y", 2);
     bpe *b = NULL;
-    CHECK_INT(bpe_parse(&b, text_of(codes), -1, "c", msg, sizeof msg), 0);
-    CHECK_INT(bpe_restrict(b, text_of("y 1\n"), 1, NULL, "v", msg, sizeof msg), 0);
+    CHECK_INT(bpe_parse(&b, text_of(codes), -1, "c"), 0);
+    CHECK_INT(bpe_restrict(b, text_of("y 1\n"), 1, NULL, "v"), 0);
     bpe_worker *w = bpe_worker_create(b, &(bpe_options){0});
     line = bpe_apply(w, text_of(word));
     CHECK_INT(strlen(line), 4 * LENGTH + 1); /* x@@ x@@ ... y */
@@ -206,8 +205,8 @@ TEST(bad_codes_are_refused) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bpe *b;
-        CHECK_INT(bpe_parse(&b, text_of(cases[i][0]), -1, "c", msg, sizeof msg), -1);
-        CHECK_STR(msg, cases[i][1]);
+        CHECK_INT(bpe_parse(&b, text_of(cases[i][0]), -1, "c"), -1);
+        CHECK_STR(adamod__last_message(), cases[i][1]);
         CHECK(b == NULL);
     }
 }

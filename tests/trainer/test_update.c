@@ -16,10 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE message, sizeof message
-
 static comm *c;
-static char message[512];
 
 /* Of the last rank: the one that something goes wrong on. */
 static bool is_unlucky(void) { return comm_rank(c) == comm_size(c) - 1; }
@@ -32,9 +29,9 @@ static void open_one(experiment *e, const char *assignment) {
                                    "data: {task: numbers, train: 40, valid: 4, test: 4, sentences: 4}\n"
                                    "model: {layers: 1, d: 8, ffn: 8, heads: 2}\n"
                                    "train: {threads: 1, backend: cpu}\n",
-                                   WITH(batches, assignment), MESSAGE);
-    if (!CHECK(made && experiment_open(e, &r, NULL, TASK_TRAIN, MESSAGE) == 0 && experiment_join(e, c, MESSAGE) == 0))
-        printf("%s\n", message);
+                                   WITH(batches, assignment));
+    if (!CHECK(made && experiment_open(e, &r, NULL, TASK_TRAIN) == 0 && experiment_join(e, c) == 0))
+        printf("%s\n", adamod__last_message());
 }
 
 /* A rank's own part of the optimizer fails: all say so. Of one process there are no parts. */
@@ -44,17 +41,17 @@ TEST(a_part_that_fails_is_told_to_all) {
     update u;
     adamod_optimizer *none;
     open_one(&e, "train.shard=true");
-    CHECK_INT(update_begin(&e, &at, false, &u, MESSAGE), 0);
+    CHECK_INT(update_begin(&e, &at, false, &u), 0);
     if (c && is_unlucky()) {
         CHECK_INT(adamod_create(&none, "adamod"), ADAMOD_OK); /* has no parameters, and can make no step */
         adamod_free(e.optimizer);
         e.optimizer = none;
     }
-    CHECK_INT(update_begin(&e, &at, false, &u, MESSAGE), c ? -1 : 0);
+    CHECK_INT(update_begin(&e, &at, false, &u), c ? -1 : 0);
     char expected[80];
     snprintf(expected, sizeof expected, "update 2: rank %d: step: no parameters were added", comm_size(c) - 1);
-    if (c) CHECK_HAS(message, expected);
-    CHECK_INT(comm_agree(c, 0, MESSAGE), 0); /* ranks are where they can meet */
+    if (c) CHECK_HAS(adamod__last_message(), expected);
+    CHECK_INT(comm_agree(c, 0), 0); /* ranks are where they can meet */
     experiment_close(&e);
 }
 
@@ -91,9 +88,9 @@ TEST(gradients_that_are_not_finite_are_told) {
     update u;
     open_on_device(&e);
     if (is_unlucky()) *e.params->on_device->grad = NAN; /* which one process does not sum */
-    CHECK_INT(update_begin(&e, &at, false, &u, MESSAGE), 0);
+    CHECK_INT(update_begin(&e, &at, false, &u), 0);
     if (c) CHECK_HAS(u.diverged, "its gradient holds a NaN or an infinity in update 1");
-    CHECK_INT(comm_agree(c, 0, MESSAGE), 0);
+    CHECK_INT(comm_agree(c, 0), 0);
     experiment_close(&e);
 }
 
@@ -103,12 +100,12 @@ TEST(what_is_slow_is_told) {
     open_on_device(&e);
     strcpy(e.recipe.train.comm, "auto");
     setenv("ADAMOD_NCCL_LIBRARY", "nothing.so", 1);
-    CHECK_INT(experiment_join(&e, c, MESSAGE), 0);
+    CHECK_INT(experiment_join(&e, c), 0);
     if (c) CHECK_HAS(e.slow, "gradients are summed by the host, not by NCCL: nothing.so: ");
     else CHECK_INT(*e.slow, '\0');
     strcpy(e.recipe.train.comm, "nccl");
-    CHECK_INT(experiment_join(&e, c, MESSAGE), -1);
-    CHECK_HAS(message, "nothing.so: ");
+    CHECK_INT(experiment_join(&e, c), -1);
+    CHECK_HAS(adamod__last_message(), "nothing.so: ");
     experiment_close(&e);
 }
 
@@ -119,8 +116,8 @@ TEST(a_device_that_fails_at_a_sum_ends_all) {
     update u;
     open_on_device(&e);
     if (is_unlucky()) functions.wait = fail_to_wait;
-    const int failed = update_begin(&e, &at, false, &u, MESSAGE);
-    CHECK_INT(comm_agree(c, failed, MESSAGE), 0);
+    const int failed = update_begin(&e, &at, false, &u);
+    CHECK_INT(comm_agree(c, failed), 0);
     CHECK(!c);
     experiment_close(&e);
 }
@@ -131,15 +128,15 @@ TEST(a_device_that_fails_at_an_end_ends_all) {
     checkpoint_meta at = {0};
     update u;
     open_on_device(&e);
-    CHECK_INT(update_begin(&e, &at, false, &u, MESSAGE), 0);
+    CHECK_INT(update_begin(&e, &at, false, &u), 0);
     u.waited = false;
     e.plan->on_device = e.params->on_device;
     e.plan->f = &functions;
     e.plan->traffic.begun = 1;
     if (is_unlucky()) functions.wait_for = fail_to_wait_for;
     else e.plan->on_device = NULL; /* all is well there */
-    CHECK_INT(update_end(&e, &u, MESSAGE), -1);
-    CHECK_HAS(message, "update 1: the device was told to fail");
+    CHECK_INT(update_end(&e, &u), -1);
+    CHECK_HAS(adamod__last_message(), "update 1: the device was told to fail");
     CHECK(!c);
     e.plan->on_device = NULL;
     experiment_close(&e);
@@ -147,8 +144,8 @@ TEST(a_device_that_fails_at_an_end_ends_all) {
 
 int main(int argc, char **argv) {
     bool alone;
-    if (comm_launched().size > 1 && comm_open(&c, &alone, MESSAGE)) {
-        fprintf(stderr, "%s\n", message);
+    if (comm_launched().size > 1 && comm_open(&c, &alone)) {
+        fprintf(stderr, "%s\n", adamod__last_message());
         return 1;
     }
     static const check_test tests[] = {ENTRY(a_part_that_fails_is_told_to_all),

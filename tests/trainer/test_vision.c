@@ -2,6 +2,7 @@
  * that do not fit. tests/trainer/test_torch_vision.py compares them with PyTorch. */
 #include "check.h"
 #include "small_vision.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,25 +57,24 @@ TEST(fixup_has_numbers_in_place_of_norms) {
 /* ---- settings ---- */
 
 TEST(lists_that_do_not_fit_are_told) {
-    char why[160];
     resnet_settings r = whole_resnet();
-    CHECK(!resnet_check(&r, why, sizeof why));
+    CHECK(!resnet_check(&r));
     static const char *const wrong[] = {
         "", "3,", ",3", "3,,4", "3 4", "0,1", "-1", "1,2,3,4,5,6,7,8,9", "257", "1,99999999999999999999", "a"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         strcpy(r.model.blocks, wrong[i]);
-        CHECK_STR(resnet_check(&r, why, sizeof why), "model.blocks");
-        CHECK_HAS(why, "expected 1 to 8 whole numbers from 1 to 256 with commas between them");
+        CHECK_STR(resnet_check(&r), "model.blocks");
+        CHECK_HAS(adamod__last_message(), "expected 1 to 8 whole numbers from 1 to 256 with commas between them");
     }
     strcpy(r.model.blocks, "2,2");
-    CHECK_STR(resnet_check(&r, why, sizeof why), "model.widths");
-    CHECK_STR(why, "model.widths has 4 numbers, expected 2, as many as model.blocks has");
+    CHECK_STR(resnet_check(&r), "model.widths");
+    CHECK_STR(adamod__last_message(), "model.widths has 4 numbers, expected 2, as many as model.blocks has");
     densenet_settings d = whole_densenet();
-    CHECK(!densenet_check(&d, why, sizeof why));
+    CHECK(!densenet_check(&d));
     d.model.compression = 0;
-    CHECK_STR(densenet_check(&d, why, sizeof why), "model.compression");
+    CHECK_STR(densenet_check(&d), "model.compression");
     strcpy(d.model.blocks, "x");
-    CHECK_STR(densenet_check(&d, why, sizeof why), "model.blocks");
+    CHECK_STR(densenet_check(&d), "model.blocks");
 }
 
 TEST(sizes_that_pooling_does_not_divide_are_told) {

@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/cli.h"
+#include "core/error.h"
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
 #include "support/clock.h"
@@ -572,7 +573,8 @@ int bench_cuda(const bench_cuda_request *ask) {
     b.goals[GOAL_RESNET] = (bench_verdict){.goal = "time over the floor, f32", .bound = 1.35, .at_most = true};
     b.goals[GOAL_ADAMW] = (bench_verdict){.goal = "speed per byte over torch's fused AdamW, f32", .bound = 1};
     b.goals[GOAL_Q8] = (bench_verdict){.goal = "speed over torch's fused AdamW in f32, 8-bit state", .bound = 1.7};
-    if (!ask->no_torch) b.torch = bench_torch_start(ask->python, 0, ask->device, why, sizeof why);
+    if (!ask->no_torch) b.torch = bench_torch_start(ask->python, 0, ask->device);
+    if (!ask->no_torch && !b.torch) snprintf(why, sizeof why, "%s", adamod__last_message());
     b.same = b.torch && bench_torch_has(b.torch, ask->rule) ? ask->rule : NULL;
     b.goals[GOAL_SAME_BIG] = bench_goal_same(b.same, 10);
     b.goals[GOAL_SAME_RESNET] = bench_goal_same(b.same, 50);

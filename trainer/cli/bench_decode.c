@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "support/clock.h"
+#include "core/error.h"
 #include "support/random.h"
 #include "core/safetensors.h"
 #include "cli/bench.h"
@@ -242,8 +243,7 @@ static double number(const peer *x, const char *key) {
     return strtod(digits, NULL);
 }
 
-static int write_model(const char *path, const request *ask, const nn_params *p, const text *t, char *message,
-                       size_t size) {
+static int write_model(const char *path, const request *ask, const nn_params *p, const text *t) {
     const transformer_config *c = &ask->shape->config;
     char numbers[5][24];
     const adamod__st_pair meta[] = {{"layers", numbers[0]},     {"heads", numbers[1]}, {"beam", numbers[2]},
@@ -251,7 +251,7 @@ static int write_model(const char *path, const request *ask, const nn_params *p,
                                     {"compute", "\"float32\""}};
     const int64_t values[] = {c->encoder_layers, c->heads, ask->beam, MOST_OUTPUT, 64};
     adamod__st_tensor *tensors = calloc((size_t)p->n + 2, sizeof *tensors);
-    if (!tensors) return snprintf(message, size, "out of memory"), -1;
+    if (!tensors) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; i < 5; i++) snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
     for (int i = 0; i < p->n; i++) {
         const nn_param *param = &p->list[i];
@@ -260,8 +260,7 @@ static int write_model(const char *path, const request *ask, const nn_params *p,
     }
     tensors[p->n] = (adamod__st_tensor){"bench/source", ADAMOD__ST_I32, 1, {t->at[t->n]}, t->ids};
     tensors[p->n + 1] = (adamod__st_tensor){"bench/at", ADAMOD__ST_I64, 1, {t->n + 1}, t->at};
-    const adamod_status status =
-        adamod__st_write(path, meta, sizeof meta / sizeof *meta, tensors, (size_t)p->n + 2, message, size);
+    const adamod_status status = adamod__st_write(path, meta, sizeof meta / sizeof *meta, tensors, (size_t)p->n + 2);
     free(tensors);
     return status ? -1 : 0;
 }
@@ -269,7 +268,6 @@ static int write_model(const char *path, const request *ask, const nn_params *p,
 /* A peer that cannot be started is told, and left out. */
 static void start_peer(peer *x, const request *ask, const nn_params *p, const text *t, int threads) {
     static const char *const trials[BENCH_TRIALS] = {BENCH_WAIT_ASLEEP};
-    char message[ADAMOD__ST_MESSAGE];
     snprintf(x->folder, sizeof x->folder, "/tmp/adamod-decode-XXXXXX");
     if (!mkdtemp(x->folder)) {
         x->folder[0] = '\0';
@@ -277,11 +275,10 @@ static void start_peer(peer *x, const request *ask, const nn_params *p, const te
     }
     snprintf(x->model, sizeof x->model, "%s/model.safetensors", x->folder);
     snprintf(x->output, sizeof x->output, "%s/output", x->folder);
-    if (write_model(x->model, ask, p, t, message, sizeof message) == 0)
-        x->process =
-            bench_python_start(ask->python, peer_ctranslate2, threads, x->model, trials, message, sizeof message);
+    if (write_model(x->model, ask, p, t) == 0)
+        x->process = bench_python_start(ask->python, peer_ctranslate2, threads, x->model, trials);
     if (x->process) bench_python_get(x->process, "version", x->version, sizeof x->version);
-    else printf("CTranslate2: not measured: %s\n", message);
+    else printf("CTranslate2: not measured: %s\n", adamod__last_message());
 }
 
 static void stop_peer(peer *x) {

@@ -59,12 +59,12 @@ static bool says(const bench_torch *t, const char *what) {
     return bench_python_get(t->process, what, answer, sizeof answer) && strcmp(answer, "true") == 0;
 }
 
-bench_torch *bench_torch_start(const char *python, int threads, const char *device, char *message, size_t size) {
+bench_torch *bench_torch_start(const char *python, int threads, const char *device) {
     bench_torch *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     const bool sleeps = threads > 1 && strcmp(device, "cpu") == 0 && !getenv("GOMP_SPINCOUNT");
     const char *const trials[BENCH_TRIALS] = {sleeps ? BENCH_WAIT_ASLEEP : NULL};
-    t->process = bench_python_start(python, peer_torch_optim, threads, device, trials, message, size);
+    t->process = bench_python_start(python, peer_torch_optim, threads, device, trials);
     if (!t->process) {
         free(t);
         return NULL;

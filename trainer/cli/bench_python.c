@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/bench_python.h"
+#include "core/error.h"
 #include "cli/bench.h"
 
 #include <errno.h>
@@ -108,9 +109,9 @@ bool bench_python_answer(bench_python *p) {
 
 /* ---- start ---- */
 
-static bench_python *start_one(const char *python, const command *c, char *message, size_t size) {
+static bench_python *start_one(const char *python, const command *c) {
     bench_python *p = calloc(1, sizeof *p);
-    if (!p) return NULL;
+    if (!p) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", python), NULL;
     snprintf(p->name, sizeof p->name, "%s", python);
     for (int i = 0; i < BENCH_TRIALS; i++) {
         const size_t used = strlen(p->settings);
@@ -118,9 +119,7 @@ static bench_python *start_one(const char *python, const command *c, char *messa
         snprintf(p->settings + used, sizeof p->settings - used, "%s%s", used ? " " : "", c->settings[i]);
     }
     if (spawn(p, c) && read_answer(p)) return p;
-    const size_t used = strlen(message);
-    snprintf(message + used, size - used, "%s%s: %.160s", used ? "; " : "", python,
-             p->error[0] ? p->error : "cannot run");
+    adamod__refuse("%s: %.160s", python, p->error[0] ? p->error : "cannot run");
     bench_python_stop(p);
     return NULL;
 }
@@ -151,9 +150,8 @@ static bool is_set(const char *setting) {
 
 /* Starts a process with this setting, too, and returns the better of both. */
 static bench_python *try_setting(bench_python *p, command *c, int trial, const char *setting) {
-    char ignored[256] = "";
     c->settings[trial] = setting;
-    bench_python *other = start_one(p->name, c, ignored, sizeof ignored);
+    bench_python *other = start_one(p->name, c);
     const bool better = other && is_faster(p, other);
     if (!better) c->settings[trial] = NULL;
     bench_python_stop(better ? p : other);
@@ -161,19 +159,24 @@ static bench_python *try_setting(bench_python *p, command *c, int trial, const c
 }
 
 bench_python *bench_python_start(const char *python, const char *script, int threads, const char *argument,
-                                 const char *const trials[BENCH_TRIALS], char *message, size_t size) {
+                                 const char *const trials[BENCH_TRIALS]) {
     const char *const names[] = {python, "python3", "/usr/bin/python3"};
     command c = {.script = script, .argument = argument, .threads = threads};
     bench_python *p = NULL;
-    message[0] = '\0';
+    char passed_over[512] = "";
     signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report, not the end of us */
-    for (int i = python ? 0 : 1; i < 3 && !p; i++) p = start_one(names[i], &c, message, size);
+    for (int i = python ? 0 : 1; i < 3 && !p; i++) {
+        const size_t used = strlen(passed_over);
+        if (!(p = start_one(names[i], &c)))
+            snprintf(passed_over + used, sizeof passed_over - used, "%s%s", used ? "; " : "", adamod__last_message());
+    }
+    if (!p) adamod__refuse("%s", passed_over);
     char *first = p ? strdup(p->line) : NULL;
     if (p) bench_python_get(p, "python", p->name, sizeof p->name);
     for (int i = 0; p && i < BENCH_TRIALS; i++) {
         if (trials[i] && !is_set(trials[i])) p = try_setting(p, &c, i, trials[i]);
     }
-    if (p) snprintf(p->passed_over, sizeof p->passed_over, "%s", message);
+    if (p) snprintf(p->passed_over, sizeof p->passed_over, "%s", passed_over);
     if (first) { /* as if nothing had been asked since */
         free(p->line);
         p->line = first;

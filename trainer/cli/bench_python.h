@@ -22,11 +22,11 @@ enum { BENCH_TRIALS = 2 };
  * way round. */
 #define BENCH_WAIT_ASLEEP "OMP_WAIT_POLICY=passive"
 
-/* Starts the first of python (NULL: none), python3 and /usr/bin/python3 whose script answers; NULL, with why in message,
- * if none does. Its first answer can be asked with bench_python_get. argument and any
+/* Starts the first of python (NULL: none), python3 and /usr/bin/python3 whose script answers; NULL if none
+ * does. Its first answer can be asked with bench_python_get. argument and any
  * of trials may be NULL. */
 bench_python *bench_python_start(const char *python, const char *script, int threads, const char *argument,
-                                 const char *const trials[BENCH_TRIALS], char *message, size_t size);
+                                 const char *const trials[BENCH_TRIALS]);
 void bench_python_stop(bench_python *p);
 
 /* Where to write the next request, one line; then wait for its answer. false: bench_python_error says why. */

@@ -7,7 +7,6 @@
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
 #include "support/clock.h"
-#include "core/error.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -118,7 +117,7 @@ int bench_attempt_ours(void *race_, const bench_case *c, double *seconds) {
     one.sets = 1;
     int status = make_ours(&ours, &one, race->rule, race->threads);
     const double start = clock_seconds();
-    if (!status && adamod_step(ours.optimizers[0])) status = cli_fail(COMMAND, "%s", adamod__last_message());
+    if (!status && adamod_step(ours.optimizers[0])) status = cli_failed(COMMAND);
     *seconds = clock_seconds() - start;
     free_ours(&ours);
     return status;
@@ -157,7 +156,7 @@ static int burst(const bench_race *race, field *f, int who, double *seconds) {
     else if (who == BENCH_LOOP || who == BENCH_NEAR_LOOP) *seconds = bench_loop_burst(f->loop, who == BENCH_NEAR_LOOP);
     else *seconds = bench_torch_burst(race->torch, who == BENCH_ADAMW ? PEER_ADAMW : PEER_SAME);
     if (*seconds >= 0) return 0;
-    if (who < BENCH_ROWS) return cli_fail(COMMAND, "%s", adamod__last_message());
+    if (who < BENCH_ROWS) return cli_failed(COMMAND);
     return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
 }
 

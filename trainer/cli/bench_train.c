@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
+#include "core/error.h"
 #include "cli/bench.h"
 #include "support/clock.h"
 #include "cli/phase.h"
@@ -54,7 +55,7 @@ static void print_help(void) {
 /* ---- the request ---- */
 
 static int read_flag(bench_request *ask, recipe *r, int flag, const char *value) {
-    char message[1024];
+    char names[1024];
     switch (flag) {
         case CLI_BAD: return CLI_USAGE;
         case CLI_OPERAND:
@@ -62,7 +63,7 @@ static int read_flag(bench_request *ask, recipe *r, int flag, const char *value)
             ask->recipe = value;
             return 0;
         case SET:
-            if (r && recipe_set(r, value, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
+            if (r && recipe_set(r, value)) return cli_refused(BENCH_TRAIN);
             return 0;
         case THREADS: return cli_parse_int(BENCH_TRAIN, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
         case STEPS: return cli_parse_int(BENCH_TRAIN, "steps", value, 1, BENCH_MOST_STEPS, &ask->steps) ? 0 : CLI_USAGE;
@@ -71,9 +72,9 @@ static int read_flag(bench_request *ask, recipe *r, int flag, const char *value)
             ask->shape = bench_train_find_shape(value);
             if (ask->shape) return 0;
             return cli_usage(BENCH_TRAIN, "--shape is '%.40s', expected %s", value,
-                             bench_train_shape_names(message, sizeof message));
+                             bench_train_shape_names(names, sizeof names));
         case DEVICE:
-            if (r && training_device(r, value, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
+            if (r && training_device(r, value)) return cli_refused(BENCH_TRAIN);
             return 0;
         case PYTHON: ask->python = value; return 0;
         case NO_TORCH: ask->no_torch = true; return 0;
@@ -102,23 +103,21 @@ static int parse(int argc, char **argv, bench_request *ask, recipe *r, bool *hel
     return cli_usage(BENCH_TRAIN, "needs a recipe, say recipes/demo.yaml, or --shape small");
 }
 
-static int read_recipe(const bench_request *ask, recipe *r, char *message, size_t size) {
-    if (ask->recipe) return recipe_load(r, ask->recipe, message, size);
-    return recipe_parse(r, ask->shape->recipe, strlen(ask->shape->recipe), ask->shape->name, message, size);
+static int read_recipe(const bench_request *ask, recipe *r) {
+    if (ask->recipe) return recipe_load(r, ask->recipe);
+    return recipe_parse(r, ask->shape->recipe, strlen(ask->shape->recipe), ask->shape->name);
 }
 
 /* folder: where data of a shape are, to be dropped once they were read. */
 static int load_recipe(int argc, char **argv, bench_request *ask, recipe *r, char folder[512], bool *help) {
-    char message[1024];
     recipe_defaults(r, tasks_all);
     int status = parse(argc, argv, ask, NULL, help);
     if (status || *help) return status;
-    if (read_recipe(ask, r, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
+    if (read_recipe(ask, r)) return cli_refused(BENCH_TRAIN);
     if ((status = parse(argc, argv, ask, r, help))) return status;
     if (ask->threads >= 0) r->train.threads = (int)ask->threads;
-    if (ask->shape && bench_train_make_data(ask->shape, r, folder, 512, message, sizeof message))
-        return cli_fail(BENCH_TRAIN, "%s", message);
-    if (recipe_check(r, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
+    if (ask->shape && bench_train_make_data(ask->shape, r, folder, 512)) return cli_failed(BENCH_TRAIN);
+    if (recipe_check(r)) return cli_refused(BENCH_TRAIN);
     return 0;
 }
 
@@ -226,11 +225,13 @@ static int start_peers(bench *b, const char *path) {
     bench_train_peer *const peers[2] = {&r->peer, &r->device.graph};
     for (int i = 0; i < (device ? 2 : 1); i++) {
         phase_begin(BENCH_TRAIN, "starting torch%s", i ? " again, for a graph" : "");
-        bench_train_peer_start(peers[i], b->s.task, b->ask.python, r->threads, device, path, r->no_torch,
-                               sizeof r->no_torch);
+        bench_train_peer_start(peers[i], b->s.task, b->ask.python, r->threads, device, path);
         phase_end();
         if (i == 0) bench_train_peer_warn(peers[i]);
-        if (!peers[i]->process) return 0;
+        if (!peers[i]->process) {
+            snprintf(r->no_torch, sizeof r->no_torch, "%s", adamod__last_message());
+            return 0;
+        }
         int status = compare_losses(b, peers[i]);
         if (!status && i == 1) {
             phase_begin(BENCH_TRAIN, "compiling torch's model into a CUDA graph");
@@ -244,20 +245,19 @@ static int start_peers(bench *b, const char *path) {
 /* The file is gone once torch has read it, unless it was asked for. */
 static int start_torch(bench *b) {
     bench_train_result *r = &b->result;
-    char path[512], message[1024];
+    char path[512];
     const char *folder = getenv("TMPDIR");
     snprintf(r->no_torch, sizeof r->no_torch, "--no-torch");
-    if (b->ask.dump && bench_train_write(b->ask.dump, &b->s, b->batches, BENCH_BATCHES, message, sizeof message)) {
-        return cli_fail(BENCH_TRAIN, "%s", message);
+    if (b->ask.dump && bench_train_write(b->ask.dump, &b->s, b->batches, BENCH_BATCHES)) {
+        return cli_failed(BENCH_TRAIN);
     }
     if (b->ask.no_torch) return 0;
     snprintf(path, sizeof path, "%s/adamod-bench-XXXXXX", folder && *folder ? folder : "/tmp");
     const int file = mkstemp(path);
     if (file < 0) return cli_fail(BENCH_TRAIN, "%s: cannot make a temporary file", path);
     close(file);
-    const int status = bench_train_write(path, &b->s, b->batches, BENCH_BATCHES, message, sizeof message)
-                           ? cli_fail(BENCH_TRAIN, "%s", message)
-                           : start_peers(b, path);
+    const int status =
+        bench_train_write(path, &b->s, b->batches, BENCH_BATCHES) ? cli_failed(BENCH_TRAIN) : start_peers(b, path);
     unlink(path);
     return status;
 }
@@ -330,10 +330,8 @@ static int run_rounds(bench *b) {
 /* ---- the whole ---- */
 
 static int open_experiment(bench *b, const recipe *r) {
-    char message[1024];
     b->result.base = resident("VmRSS:");
-    if (experiment_open(&b->s, r, NULL, TASK_TRAIN, message, sizeof message))
-        return cli_fail(BENCH_TRAIN, "%s", message);
+    if (experiment_open(&b->s, r, NULL, TASK_TRAIN)) return cli_failed(BENCH_TRAIN);
     for (int i = 0; i < BENCH_BATCHES; i++) {
         if (!bench_batch_take(&b->batches[i], &b->s)) return cli_fail(BENCH_TRAIN, "out of memory");
     }
@@ -404,7 +402,6 @@ static int run_here(bench *b) {
 }
 
 static int run(bench *b) {
-    char message[1024];
     phase_begin(BENCH_TRAIN, "taking a step with nothing random, to compare with torch");
     int status = check_step(b);
     if (!status) status = start_torch(b);
@@ -413,8 +410,8 @@ static int run(bench *b) {
     if (status) return status;
     summarize(b);
     bench_train_print(&b->result);
-    if (b->ask.json && bench_train_print_json(&b->result, b->ask.json, message, sizeof message)) {
-        return cli_fail(BENCH_TRAIN, "%s", message);
+    if (b->ask.json && bench_train_print_json(&b->result, b->ask.json)) {
+        return cli_failed(BENCH_TRAIN);
     }
     return 0;
 }

@@ -40,8 +40,7 @@ const task_shape *bench_train_find_shape(const char *name);
 const char *bench_train_shape_names(char *out, size_t size);
 /* Makes data for it in a new folder, whose name is left in folder, and names the files in the recipe. Call
  * bench_train_drop_data once they have been read; it may be called in any case. */
-int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size, char *message,
-                          size_t size);
+int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size);
 void bench_train_drop_data(const char *folder);
 
 /* ---- the file (bench_train_file.c) ---- */
@@ -51,8 +50,7 @@ const char *bench_train_precision(const experiment *s);
 
 /* A safetensors file with every parameter by its name, its gradient as "gradient/NAME", the inputs of batch i as
  * "batch/I/NAME", and the task's settings, device and precision as JSON values in the metadata. */
-int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n, char *message,
-                      size_t size);
+int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n);
 
 /* ---- the matrix products alone (bench_products.c) ---- */
 
@@ -82,10 +80,10 @@ typedef struct bench_train_peer {
     double reserved; /* bytes, at most */
 } bench_train_peer;
 
-/* Starts a Python with torch and the task's model, and gives it the file; process stays NULL, with why in message, where
+/* Starts a Python with torch and the task's model, and gives it the file; process stays NULL where
  * there is none. device: the file says that it is to be used, so that nothing is tried with threads. */
 void bench_train_peer_start(bench_train_peer *p, const task *t, const char *python, int threads, bool device,
-                            const char *file, char *message, size_t size);
+                            const char *file);
 /* Tells the user if it is not the first Python that was tried, or its torch is old. */
 void bench_train_peer_warn(const bench_train_peer *p);
 /* On a device: from now on a step is one CUDA graph of a compiled model, or of one that is not if compiling fails or
@@ -166,7 +164,7 @@ double bench_train_padding(const bench_train_result *r);
 double bench_train_difference(const bench_train_result *r, const bench_train_peer *p);
 void bench_train_print(const bench_train_result *r);
 /* bench_train_json.c */
-int bench_train_print_json(const bench_train_result *r, const char *path, char *message, size_t size);
+int bench_train_print_json(const bench_train_result *r, const char *path);
 
 /* ---- the race (bench_train.c; on a device bench_train_device.c) ---- */
 

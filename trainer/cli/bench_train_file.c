@@ -4,7 +4,7 @@
  */
 #include "cli/bench_train.h"
 #include "core/safetensors.h"
-#include "support/text.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static void add_parameters(contents *c, const nn_params *params) {
     }
 }
 
-static int write_contents(contents *c, const char *path, const experiment *s, int batches, char *message, size_t size) {
+static int write_contents(contents *c, const char *path, const experiment *s, int batches) {
     enum { TEXTS = 2, MOST = TASK_MOST_SETTINGS + 1 + TEXTS };
     task_setting settings[TASK_MOST_SETTINGS + 1];
     int n = s->task->bench && s->task->bench->settings ? s->task->bench->settings(s, settings) : 0;
@@ -78,11 +78,10 @@ static int write_contents(contents *c, const char *path, const experiment *s, in
         snprintf(values[n + i], sizeof *values, "\"%s\"", texts[i][1]);
         metadata[n + i] = (adamod__st_pair){texts[i][0], values[n + i]};
     }
-    return adamod__st_write(path, metadata, (size_t)n + TEXTS, c->tensors, c->n, message, size) ? -1 : 0;
+    return adamod__st_write(path, metadata, (size_t)n + TEXTS, c->tensors, c->n) ? -1 : 0;
 }
 
-int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n, char *message,
-                      size_t size) {
+int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n) {
     const size_t most = 2 * (size_t)s->params->n + (size_t)n * ((size_t)batches[0].n_inputs + 1);
     contents c = {calloc(most, sizeof *c.tensors), calloc(most, sizeof *c.names), 0};
     task_array *arrays = calloc((size_t)n + 1, sizeof *arrays);
@@ -93,7 +92,7 @@ int bench_train_write(const char *path, const experiment *s, const bench_batch *
         memory = add_array(&c, i, &batches[i], s, &arrays[i]);
     }
     const int status =
-        memory ? write_contents(&c, path, s, n, message, size) : text_fail(message, size, "%s: out of memory", path);
+        memory ? write_contents(&c, path, s, n) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     for (int i = 0; arrays && i < n; i++) free(arrays[i].data);
     free(arrays);
     free(c.tensors);

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "cli/bench_train.h"
+#include "core/error.h"
 #include "support/json.h"
 #include "support/text.h"
 
@@ -175,7 +176,7 @@ static void add_device(json *j, const bench_train_result *r) {
     add_shapes(j, d);
 }
 
-int bench_train_print_json(const bench_train_result *r, const char *path, char *message, size_t size) {
+int bench_train_print_json(const bench_train_result *r, const char *path) {
     json j = {0};
     json_open(&j, '{');
     add_setup(&j, r);
@@ -185,8 +186,8 @@ int bench_train_print_json(const bench_train_result *r, const char *path, char *
     add_torch(&j, r);
     json_close(&j, '}');
     json_end_line(&j);
-    const int status = j.failed ? text_fail(message, size, "%s: out of memory", path)
-                                : text_write(path, (text_slice){j.text, j.n}, message, size);
+    const int status = j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path)
+                                : text_write(path, (text_slice){j.text, j.n});
     json_free(&j);
     return status;
 }

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "cli/bench_train.h"
+#include "core/error.h"
 #include "cli/bench_python.h"
 #include "peers.h"
 
@@ -38,17 +39,17 @@ static const char *script_of(const task *t) {
 }
 
 void bench_train_peer_start(bench_train_peer *p, const task *t, const char *python, int threads, bool device,
-                            const char *file, char *message, size_t size) {
+                            const char *file) {
     const char *script = script_of(t);
     if (!script) {
-        snprintf(message, size, "data.task %s has no model in PyTorch", t->name);
+        adamod__refuse("data.task %s has no model in PyTorch", t->name);
         return;
     }
     const char *const here[BENCH_TRIALS] = {blas_kernels(),
                                             threads > 1 && !getenv("GOMP_SPINCOUNT") ? BENCH_WAIT_ASLEEP : NULL};
     const char *const there[BENCH_TRIALS] = {NULL};
     const char *const *trials = device ? there : here;
-    p->process = bench_python_start(python, script, threads, file, trials, message, size);
+    p->process = bench_python_start(python, script, threads, file, trials);
     if (!p->process) return;
     bench_python_get(p->process, "version", p->version, sizeof p->version);
     bench_python_get(p->process, "optimizer", p->optimizer, sizeof p->optimizer);

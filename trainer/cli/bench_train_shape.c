@@ -4,7 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "tasks/tasks.h"
 
 #include <dirent.h>
@@ -46,18 +46,18 @@ const char *bench_train_shape_names(char *out, size_t size) {
     return out;
 }
 
-int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size, char *message,
-                          size_t size) {
+int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size) {
     const task_bench *of = NULL;
     for (int i = 0; shape_at(i, &of) != shape; i++) {}
     const char *where = getenv("TMPDIR");
     snprintf(folder, folder_size, "%s/adamod-bench-XXXXXX", where && *where ? where : "/tmp");
     if (!mkdtemp(folder)) {
-        const int status = text_fail(message, size, "%s: cannot make a temporary folder: %s", folder, strerror(errno));
+        const int status =
+            adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make a temporary folder: %s", folder, strerror(errno));
         *folder = '\0';
         return status;
     }
-    return !of->make ? 0 : of->make(shape, BENCH_BATCHES, folder, r, message, size);
+    return !of->make ? 0 : of->make(shape, BENCH_BATCHES, folder, r);
 }
 
 void bench_train_drop_data(const char *folder) {

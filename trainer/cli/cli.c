@@ -52,10 +52,13 @@ int cli_usage(const char *command, const char *format, ...) {
     return CLI_USAGE;
 }
 
+int cli_failed(const char *command) { return cli_fail(command, "%s", adamod__last_message()); }
+
+int cli_refused(const char *command) { return cli_usage(command, "%s", adamod__last_message()); }
+
 int cli_library(const char *command, adamod_status status) {
     const bool usage = status == ADAMOD_ERROR_NAME || status == ADAMOD_ERROR_RANGE;
-    cli_fail(command, "%s", adamod__last_message());
-    return usage ? CLI_USAGE : CLI_FAILURE;
+    return usage ? cli_refused(command) : cli_failed(command);
 }
 
 /* ---- names ---- */

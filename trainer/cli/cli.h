@@ -57,7 +57,11 @@ void cli_before_messages(void (*clear)(void));
 int cli_fail(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* From now on the two keep their message there, the last one, without its beginning; NULL: they print again. */
+/* The same with the message of the last failure (core/error.h). */
+int cli_failed(const char *command);
+int cli_refused(const char *command);
+
+/* From now on they keep their message there, the last one, without its beginning; NULL: they print again. */
 void cli_keep(char *message, size_t size);
 
 /* The same for the library's last failure: usage if it was about a name or a value, else failure. */

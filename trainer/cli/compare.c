@@ -1,5 +1,6 @@
 /* adamod compare: variants of a recipe one after another or at the same time, ending in one report. */
 #include "support/directory.h"
+#include "core/error.h"
 #include "support/text.h"
 #include "report/report.h"
 #include "train/run.h"
@@ -69,14 +70,13 @@ typedef struct comparison {
 
 static int parse(int argc, char **argv, comparison *c, bool overrides) {
     cli_parser p = {.command = "compare", .flags = flags, .argc = argc, .argv = argv};
-    char message[1024];
     for (int flag; (flag = cli_next(&p)) != CLI_END;) {
         if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == FLAG_SET && overrides && recipe_set(&c->base, p.value, message, sizeof message)) {
-            return cli_usage("compare", "%s", message);
+        if (flag == FLAG_SET && overrides && recipe_set(&c->base, p.value)) {
+            return cli_refused("compare");
         }
-        if (flag == FLAG_DEVICE && overrides && training_device(&c->base, p.value, message, sizeof message)) {
-            return cli_usage("compare", "%s", message);
+        if (flag == FLAG_DEVICE && overrides && training_device(&c->base, p.value)) {
+            return cli_refused("compare");
         }
         if (overrides) continue;
         switch (flag) {
@@ -110,17 +110,17 @@ static int parse(int argc, char **argv, comparison *c, bool overrides) {
 
 /* ---- variants ---- */
 
-static int set_key(recipe *r, const char *key, const char *value, char *message, size_t size) {
+static int set_key(recipe *r, const char *key, const char *value) {
     char text[128 + VALUE];
     snprintf(text, sizeof text, "%.126s=%s", key, value);
-    return recipe_set(r, text, message, size);
+    return recipe_set(r, text);
 }
 
 /* "NAME: key=value key=value"; the rule first, so that options fit it. */
-static int apply_variant(recipe *r, const char *text, char *name, size_t name_size, char *message, size_t size) {
+static int apply_variant(recipe *r, const char *text, char *name, size_t name_size) {
     const char *colon = strchr(text, ':');
     if (!colon || colon == text) {
-        snprintf(message, size, "--variant '%.80s': expected 'NAME: KEY=VALUE ...'", text);
+        adamod__refuse("--variant '%.80s': expected 'NAME: KEY=VALUE ...'", text);
         return -1;
     }
     snprintf(name, name_size, "%.*s", (int)(colon - text), text);
@@ -128,13 +128,12 @@ static int apply_variant(recipe *r, const char *text, char *name, size_t name_si
         const size_t length = strcspn(word, " \t"), key_length = strcspn(word, "= \t");
         char key[128], value[VALUE];
         if (key_length == length) {
-            snprintf(message, size, "--variant '%.80s': '%.*s' is not KEY=VALUE", name,
-                     (int)(length < 80 ? length : 80), word);
+            adamod__refuse("--variant '%.80s': '%.*s' is not KEY=VALUE", name, (int)(length < 80 ? length : 80), word);
             return -1;
         }
         snprintf(key, sizeof key, "%.*s", (int)key_length, word);
         snprintf(value, sizeof value, "%.*s", (int)(length - key_length - 1), word + key_length + 1);
-        if (set_key(r, key, value, message, size)) return -1;
+        if (set_key(r, key, value)) return -1;
         word += length;
     }
     return 0;
@@ -170,18 +169,17 @@ static const char *label_of(const char *value) {
 }
 
 /* Combination number index of all lists: sets its keys and adds its values to the name. */
-static int apply_combination(const comparison *c, int index, recipe *r, char *name, size_t name_size, char *message,
-                             size_t size) {
+static int apply_combination(const comparison *c, int index, recipe *r, char *name, size_t name_size) {
     for (int i = 0; i < c->n_vary; i++) {
         char key[128], value[VALUE];
         const int n = list_length(c->vary[i]);
         if (n == 0) {
-            snprintf(message, size, "--vary '%.80s': expected KEY=A,B,..", c->vary[i]);
+            adamod__refuse("--vary '%.80s': expected KEY=A,B,..", c->vary[i]);
             return -1;
         }
         list_value(c->vary[i], index % n, key, sizeof key, value, sizeof value);
         index /= n;
-        if (set_key(r, key, value, message, size)) return -1;
+        if (set_key(r, key, value)) return -1;
         const size_t used = strlen(name);
         const char *dot = strrchr(key, '.');
         const bool rule = strcmp(key, "optimizer") == 0 || strcmp(key, "optimizer.rule") == 0;
@@ -250,18 +248,17 @@ static void name_run(const comparison *c, int seed, variant_run *v) {
 static int find_run(const comparison *c, int index, variant_run *v) {
     const int seed = 1 + index % seeds(c), combination = index / seeds(c) % combinations(c);
     const int variant = index / seeds(c) / combinations(c);
-    char message[1024], text[200];
+    char text[200];
     v->r = c->base;
     *v->name = '\0';
-    int failed =
-        c->n_variants && apply_variant(&v->r, c->variant[variant], v->name, sizeof v->name, message, sizeof message);
-    if (!failed) failed = apply_combination(c, combination, &v->r, v->name, sizeof v->name, message, sizeof message);
+    int failed = c->n_variants && apply_variant(&v->r, c->variant[variant], v->name, sizeof v->name);
+    if (!failed) failed = apply_combination(c, combination, &v->r, v->name, sizeof v->name);
     if (!failed && !*v->name) snprintf(v->name, sizeof v->name, "%s", c->base.name);
     snprintf(text, sizeof text, "name=%.60s", v->name);
-    if (!failed) failed = recipe_set(&v->r, text, message, sizeof message);
+    if (!failed) failed = recipe_set(&v->r, text);
     snprintf(text, sizeof text, "train.seed=%d", seed);
-    if (!failed && c->seeds > 0) failed = recipe_set(&v->r, text, message, sizeof message);
-    if (failed) return cli_usage("compare", "%s", message);
+    if (!failed && c->seeds > 0) failed = recipe_set(&v->r, text);
+    if (failed) return cli_refused("compare");
     name_run(c, seed, v);
     return 0;
 }
@@ -277,9 +274,9 @@ static void note_dropped(comparison *c, const recipe *r) {
 
 /* What would go wrong with a run: before any is made, so that it is not found after hours. */
 static int check_run(comparison *c, const variant_run *v) {
-    char message[1024], path[1200];
+    char path[1200];
     snprintf(path, sizeof path, "%s/recipe.yaml", v->directory);
-    if (recipe_check(&v->r, message, sizeof message)) return cli_usage("compare", "%s: %s", v->name, message);
+    if (recipe_check(&v->r)) return cli_usage("compare", "%s: %s", v->name, adamod__last_message());
     note_dropped(c, &v->r);
     if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
     for (int i = 0; i < c->n; i++) {
@@ -410,17 +407,17 @@ static int make_all(comparison *c) {
 }
 
 static int report_all(const comparison *c) {
-    char message[1024], page[1200];
+    char page[1200];
     printf("\n");
     int known;
     const metric *metrics = tasks_metrics(&known);
-    if (report_print_table(c->made, c->n_made, metrics, known, message, sizeof message)) {
-        return cli_fail("compare", "%s", message);
+    if (report_print_table(c->made, c->n_made, metrics, known)) {
+        return cli_failed("compare");
     }
     if (c->no_report) return 0;
     snprintf(page, sizeof page, "%s/report.html", c->out);
-    if (report_write(c->made, c->n_made, metrics, known, page, message, sizeof message)) {
-        return cli_fail("compare", "%s", message);
+    if (report_write(c->made, c->n_made, metrics, known, page)) {
+        return cli_failed("compare");
     }
     printf("\n");
     text_line(stdout, "The report is %s", page);
@@ -430,11 +427,10 @@ static int report_all(const comparison *c) {
 int cli_compare(int argc, char **argv) {
     static comparison c;
     static char standard[160];
-    char message[1024];
     recipe_defaults(&c.base, tasks_all);
     int status = parse(argc, argv, &c, false);
     if (status >= 0) return status;
-    if (recipe_load(&c.base, c.recipe, message, sizeof message)) return cli_usage("compare", "%s", message);
+    if (recipe_load(&c.base, c.recipe)) return cli_refused("compare");
     if ((status = parse(argc, argv, &c, true)) >= 0) return status;
     snprintf(standard, sizeof standard, "runs/%s-compare", c.base.name);
     if (!c.out) c.out = standard;

@@ -13,8 +13,8 @@
 /* ---- list ---- */
 
 static bool there(const data_set *s, const char *what, const char *file) {
-    char folder[DATA_SET_PATH], path[DATA_SET_PATH + 128], why[256];
-    if (data_set_folder(s, what, folder, sizeof folder, why, sizeof why)) return false;
+    char folder[DATA_SET_PATH], path[DATA_SET_PATH + 128];
+    if (data_set_folder(s, what, folder, sizeof folder)) return false;
     snprintf(path, sizeof path, "%s/%s", folder, file);
     return access(path, F_OK) == 0;
 }
@@ -44,8 +44,7 @@ static void print_set(const data_set *s) {
     char folder[DATA_SET_PATH], size[32];
     printf("%s: %s\n  data.task   %s\n  home        %s\n  licence     %s\n  size        %s\n  state       %s\n",
            s->name, s->about, s->task, s->home, s->licence, size_of(s, size), state_of(s));
-    if (!data_set_folder(s, "prepared", folder, sizeof folder, folder, sizeof folder))
-        text_line(stdout, "  prepared in %s", folder);
+    if (!data_set_folder(s, "prepared", folder, sizeof folder)) text_line(stdout, "  prepared in %s", folder);
     for (const data_file *f = s->files; f->name; f++) {
         printf("  %s%s\n    %s\n", f->name, there(s, "downloads", f->name) ? ", here" : "", f->url);
         if (f->size) printf("    %lld bytes", (long long)f->size);
@@ -200,22 +199,16 @@ typedef struct job {
     data_sources sources;
     data_options o;
     bool mirrors; /* a file of them was given */
-    char message[1024];
 } job;
 
 static int parse_flag(job *j, int flag, const char *value) {
     int64_t threads;
     char *end = NULL;
     switch (flag) {
-        case FLAG_MIRROR:
-            return data_sources_mirror(&j->sources, value, j->message, sizeof j->message)
-                       ? cli_usage(j->command, "%s", j->message)
-                       : 0;
+        case FLAG_MIRROR: return data_sources_mirror(&j->sources, value) ? cli_refused(j->command) : 0;
         case FLAG_MIRRORS:
             j->mirrors = true;
-            return data_sources_read(&j->sources, value, false, j->message, sizeof j->message)
-                       ? cli_fail(j->command, "%s", j->message)
-                       : 0;
+            return data_sources_read(&j->sources, value, false) ? cli_failed(j->command) : 0;
         case FLAG_TIMEOUT:
             j->o.timeout = adamod__read_number(value, &end);
             if (end != value && !*end && j->o.timeout >= 1 && j->o.timeout <= 86400) return 0;
@@ -249,14 +242,13 @@ static int parse_job(job *j, const cli_flag *flags, const char *help, int argc, 
 }
 
 static int run_job(const char *command, const cli_flag *flags, const char *help, int argc, char **argv,
-                   int (*run)(const data_set *s, const data_options *o, char *msg, size_t msg_size)) {
+                   int (*run)(const data_set *s, const data_options *o)) {
     job j = {.command = command};
     shown s = {.command = command, .live = isatty(STDERR_FILENO)};
     char usual[DATA_SET_PATH];
     int status = parse_job(&j, flags, help, argc, argv);
     data_sources_default(usual, sizeof usual);
-    if (status < 0 && !j.mirrors && *usual && data_sources_read(&j.sources, usual, true, j.message, sizeof j.message))
-        status = cli_fail(command, "%s", j.message);
+    if (status < 0 && !j.mirrors && *usual && data_sources_read(&j.sources, usual, true)) status = cli_failed(command);
     j.o.sources = &j.sources;
     j.o.progress = show_progress;
     j.o.note = show_note;
@@ -264,29 +256,29 @@ static int run_job(const char *command, const cli_flag *flags, const char *help,
     for (int i = 0; status <= 0 && i < j.n; i++) {
         if (status == 0) break; /* --help */
         s.set = j.sets[i]->name;
-        const int failed = run(j.sets[i], &j.o, j.message, sizeof j.message);
+        const int failed = run(j.sets[i], &j.o);
         clear_line(&s);
-        if (failed) status = cli_fail(command, "%s: %s", j.sets[i]->name, j.message);
+        if (failed) status = cli_fail(command, "%s: %s", j.sets[i]->name, adamod__last_message());
     }
     data_sources_free(&j.sources);
     return status < 0 ? 0 : status;
 }
 
-static int print_folder(const data_set *s, const char *what, char *msg, size_t msg_size) {
+static int print_folder(const data_set *s, const char *what) {
     char folder[DATA_SET_PATH];
-    if (data_set_folder(s, what, folder, sizeof folder, msg, msg_size)) return -1;
+    if (data_set_folder(s, what, folder, sizeof folder)) return -1;
     if (isatty(STDOUT_FILENO)) text_line(stdout, "%s", folder);
     else printf("%s\n", folder); /* a script needs the name as it is */
     return 0;
 }
 
-static int get(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
+static int get(const data_set *s, const data_options *o) {
     bool unsure;
-    return data_set_get(s, o, &unsure, msg, msg_size) ? -1 : print_folder(s, "downloads", msg, msg_size);
+    return data_set_get(s, o, &unsure) ? -1 : print_folder(s, "downloads");
 }
 
-static int prepare(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
-    return data_set_prepare(s, o, msg, msg_size) ? -1 : print_folder(s, "prepared", msg, msg_size);
+static int prepare(const data_set *s, const data_options *o) {
+    return data_set_prepare(s, o) ? -1 : print_folder(s, "prepared");
 }
 
 int cli_data_get(int argc, char **argv) {

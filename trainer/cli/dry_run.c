@@ -131,17 +131,15 @@ int training_dry_run(const recipe *r, comm *c) {
     const train_options o = {.comm = c,
                              .show = first && isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_SILENT,
                              .note = first ? training_note : NULL};
-    char message[1024];
     experiment e = {0};
     estimate m;
-    if (train_open(&e, r, &o, message, sizeof message)) {
+    if (train_open(&e, r, &o)) {
         experiment_close(&e);
-        return cli_fail("train", "%s", message);
+        return cli_failed("train");
     }
-    if (comm_agree(c, resume_init(&e, message, sizeof message), message, sizeof message) ||
-        together_compare(&e, message, sizeof message)) {
+    if (comm_agree(c, resume_init(&e)) || together_compare(&e)) {
         experiment_close(&e);
-        return cli_fail("train", "%s", message);
+        return cli_failed("train");
     }
     train_note(&e, r, &o);
     print_data(&e);
@@ -149,7 +147,7 @@ int training_dry_run(const recipe *r, comm *c) {
     print_groups(&e);
     print_length(&e);
     fflush(stdout); /* what follows takes a while */
-    int status = estimate_run(&e, &m, message, sizeof message) ? cli_fail("train", "%s", message) : 0;
+    int status = estimate_run(&e, &m) ? cli_failed("train") : 0;
     if (!status) print_memory(&e);
     if (!status && *m.diverged) status = cli_fail("train", "%s", m.diverged);
     else if (!status) print_time(&e, &m);

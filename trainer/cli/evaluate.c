@@ -74,17 +74,17 @@ static int print_json(const experiment *e, const trained *t, task_split split, c
 /* Of an experiment that is open, and closed then; the exit status. */
 static int evaluate(const arguments *a, trained *t, experiment *e) {
     task_result result;
-    char message[1024], remark[1024];
+    char remark[1024];
     const bool test = a->split ? strcmp(a->split, "test") == 0 : e->task->has(e, SPLIT_TEST) || *e->gone[SPLIT_TEST];
     const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
     const bool first = comm_rank(t->comm) == 0;
     int status = 0;
     const bool there = e->task->has(e, split), noted = e->task->note(e, split, remark, sizeof remark);
     if (first && there && noted) training_note(remark);
-    if (first && resume_other_data(e, split, &t->meta, t->run, message, sizeof message)) training_note(message);
+    if (first && resume_other_data(e, split, &t->meta, t->run, remark, sizeof remark)) training_note(remark);
     e->progress = (task_progress){progress_within, &t->progress};
     e->comm = t->comm;
-    if (together_compare(e, message, sizeof message)) status = cli_fail("evaluate", "%s", message);
+    if (together_compare(e)) status = cli_failed("evaluate");
     else if (*e->gone[split]) status = cli_fail("evaluate", "%s", e->gone[split]);
     else if (!there)
         status = cli_fail("evaluate", "%s: the recipe has no %s set", t->run, test ? "test" : "validation");
@@ -92,9 +92,9 @@ static int evaluate(const arguments *a, trained *t, experiment *e) {
         experiment_close(e);
         return status;
     }
-    const int failed = e->task->evaluate(e, split, TASK_WHOLE, NULL, NULL, &result, message, sizeof message);
+    const int failed = e->task->evaluate(e, split, TASK_WHOLE, NULL, NULL, &result);
     progress_end(&t->progress);
-    if (failed) status = cli_fail("evaluate", "%s", message);
+    if (failed) status = cli_failed("evaluate");
     else if (a->json) status = print_json(e, t, split, &result);
     else print_text(e, t, split, &result);
     experiment_close(e);

@@ -1,5 +1,6 @@
 /* adamod generate: text that a language model writes. */
 #include "cli/trained.h"
+#include "core/error.h"
 #include "data/normalizer.h"
 #include "tasks/language_writer.h"
 
@@ -39,11 +40,11 @@ typedef struct shown {
     bool ended; /* with a line's end */
 } shown;
 
-static int show(void *context, text_slice piece, char *message, size_t size) {
+static int show(void *context, text_slice piece) {
     shown *s = context;
     if (piece.n > 0) s->ended = piece.bytes[piece.n - 1] == '\n';
     if (fwrite(piece.bytes, 1, piece.n, stdout) == piece.n && fflush(stdout) == 0) return 0;
-    return text_fail(message, size, "cannot write to standard output: %s", strerror(errno));
+    return adamod__fail(ADAMOD_ERROR_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
 /* Whether the model would see nothing of a prompt but that words and lines are there. */
@@ -61,7 +62,7 @@ static bool known_in_lower_case(const experiment *e, const char *text) {
     int64_t n;
     normalizer of_case = {0};
     char *lower = normalizer_lower(&of_case, text_of(text));
-    const bool known = lower && !language_prompt(e, text_of(lower), &tokens, &n, unknown, sizeof unknown, NULL, 0);
+    const bool known = lower && !language_prompt(e, text_of(lower), &tokens, &n, unknown, sizeof unknown);
     free(tokens);
     free(lower);
     normalizer_free(&of_case);
@@ -70,10 +71,10 @@ static bool known_in_lower_case(const experiment *e, const char *text) {
 
 /* The prompt in tokens, to be freed; the exit status. */
 static int read_prompt(const experiment *e, const char *text, int32_t **tokens, int64_t *n) {
-    char message[1024], unknown[512], line[1024];
-    if (text_check(text_of(text), "--prompt", 1, message, sizeof message)) return cli_usage("generate", "%s", message);
-    if (language_prompt(e, text_of(text), tokens, n, unknown, sizeof unknown, message, sizeof message))
-        return cli_usage("generate", "--prompt: %s", message);
+    char unknown[512], line[1024];
+    if (text_check(text_of(text), "--prompt", 1)) return cli_refused("generate");
+    if (language_prompt(e, text_of(text), tokens, n, unknown, sizeof unknown))
+        return cli_usage("generate", "--prompt: %s", adamod__last_message());
     if (!*unknown) return 0;
     const char *hint = known_in_lower_case(e, text) ? "; in lower case, all of it is" : "";
     if (says_nothing(*tokens, *n))
@@ -89,13 +90,11 @@ static int generate(experiment *e, const char *prompt) {
     language_writer *w = NULL;
     int32_t *tokens = NULL;
     int64_t n;
-    char message[1024];
     shown s = {.ended = true};
     int status = read_prompt(e, prompt, &tokens, &n);
-    if (!status && (language_writer_create(&w, e, message, sizeof message) ||
-                    language_writer_read(w, tokens, n, show, &s, message, sizeof message) ||
-                    language_writer_write(w, r->generate.tokens, r->generate.seed, show, &s, message, sizeof message)))
-        status = cli_fail("generate", "%s", message);
+    if (!status && (language_writer_create(&w, e) || language_writer_read(w, tokens, n, show, &s) ||
+                    language_writer_write(w, r->generate.tokens, r->generate.seed, show, &s)))
+        status = cli_failed("generate");
     if (!s.ended) printf("\n");
     language_writer_free(w);
     free(tokens);
@@ -103,10 +102,8 @@ static int generate(experiment *e, const char *prompt) {
 }
 
 static int take_settings(const arguments *a, recipe *r) {
-    char message[1024];
     for (int i = FLAG_TOKENS; i < FLAGS; i++) {
-        if (a->value[i] && recipe_set_flag(r, keys[i][0], keys[i][1], a->value[i], message, sizeof message))
-            return cli_usage("generate", "%s", message);
+        if (a->value[i] && recipe_set_flag(r, keys[i][0], keys[i][1], a->value[i])) return cli_refused("generate");
     }
     return 0;
 }

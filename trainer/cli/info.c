@@ -132,7 +132,7 @@ static void print_text(const machine *m) {
     for (int i = 0; i < RANKS; i++) {
         char found[256];
         const bool there = of_ranks[i].find(found, sizeof found);
-        printf("%-17s %s%s\n", of_ranks[i].name, there ? "" : "off: ", found);
+        printf("%-17s %s%s\n", of_ranks[i].name, there ? "" : "off: ", there ? found : adamod__last_message());
     }
 }
 
@@ -169,7 +169,7 @@ static void print_json(const machine *m) {
         char found[256];
         const bool there = of_ranks[i].find(found, sizeof found);
         printf(", \"%s%s\": ", of_ranks[i].key, there ? "" : "_off");
-        cli_json_string(stdout, found);
+        cli_json_string(stdout, there ? found : adamod__last_message());
     }
     printf(", \"cuda\": [");
     adamod_cuda_device d;

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/optim_bench.h"
+#include "core/error.h"
 #include "support/metric.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
@@ -461,8 +462,8 @@ static int start(bench *b, char *why, size_t size) {
     b->threads = adamod_pool_threads(pool);
     adamod_pool_free(pool);
     bench_warn_if_busy(COMMAND);
-    snprintf(why, size, "--no-torch");
-    if (!b->ask.no_torch) b->torch = bench_torch_start(b->ask.python, b->threads, "cpu", why, size);
+    if (!b->ask.no_torch) b->torch = bench_torch_start(b->ask.python, b->threads, "cpu");
+    snprintf(why, size, "%s", b->ask.no_torch || b->torch ? "--no-torch" : adamod__last_message());
     return count_states(b->ask.rule, 2, &b->states);
 }
 

@@ -56,9 +56,9 @@ int bench_bytes(bench_type type, int states);
 typedef struct bench_torch bench_torch;
 typedef enum bench_peer { PEER_ADAMW, PEER_SAME } bench_peer;
 
-/* Starts python, or python3 or /usr/bin/python3, whichever can import torch and use the device, "cpu" or "cuda"; NULL, with
- * why in message, if none can. 0 threads: as many as it likes. */
-bench_torch *bench_torch_start(const char *python, int threads, const char *device, char *message, size_t size);
+/* Starts python, or python3 or /usr/bin/python3, whichever can import torch and use the device, "cpu" or "cuda"; NULL if
+ * none can. 0 threads: as many as it likes. */
+bench_torch *bench_torch_start(const char *python, int threads, const char *device);
 const char *bench_torch_python(const bench_torch *torch);
 const char *bench_torch_version(const bench_torch *torch);
 /* Whether this torch has a fused AdamW for the device; if not, its foreach one is measured. */

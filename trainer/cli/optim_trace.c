@@ -69,7 +69,6 @@ typedef struct trace {
     int n_outputs;
     void *row;  /* room for one row of an output in its file's type */
     void *copy; /* and for one from a GPU */
-    char message[1024];
 } trace;
 
 /* ---- the command line ---- */
@@ -271,9 +270,8 @@ static int describe_tensor(trace *t) {
 }
 
 static int read_files(trace *t) {
-    if (npy_read(t->ask.path[PARAMS], &t->params, t->message, sizeof t->message) ||
-        npy_read(t->ask.path[GRADS], &t->grads, t->message, sizeof t->message)) {
-        return cli_fail(COMMAND, "%s", t->message);
+    if (npy_read(t->ask.path[PARAMS], &t->params) || npy_read(t->ask.path[GRADS], &t->grads)) {
+        return cli_failed(COMMAND);
     }
     int status = describe_tensor(t);
     if (!status) status = check_files(t);
@@ -358,7 +356,7 @@ static int add_tensor(trace *t) {
     if (status) return cli_library(COMMAND, status);
     if (!t->ask.path[LOAD]) return 0;
     status = adamod_load(t->opt, t->ask.path[LOAD]);
-    return status ? cli_fail(COMMAND, "%s", adamod__last_message()) : 0;
+    return status ? cli_failed(COMMAND) : 0;
 }
 
 /* ---- the output ---- */
@@ -368,8 +366,8 @@ static int open_output(trace *t, const char *path, const void *data, adamod_type
     *o = (output){.data = data, .type = type, .count = (size_t)count};
     o->file_type = t->tensor.param_type == ADAMOD_F64 ? NPY_F64 : NPY_F32;
     const int64_t shape[2] = {t->steps, count};
-    if (npy_writer_open(&o->writer, path, o->file_type, 2, shape, t->message, sizeof t->message)) {
-        return cli_fail(COMMAND, "%s", t->message);
+    if (npy_writer_open(&o->writer, path, o->file_type, 2, shape)) {
+        return cli_failed(COMMAND);
     }
     t->n_outputs++;
     return 0;
@@ -445,8 +443,7 @@ static int write_row(trace *t, const output *o) {
         row = t->row;
     }
     const size_t bytes = o->count * npy_type_size(o->file_type);
-    if (npy_writer_append(o->writer, row, bytes, t->message, sizeof t->message))
-        return cli_fail(COMMAND, "%s", t->message);
+    if (npy_writer_append(o->writer, row, bytes)) return cli_failed(COMMAND);
     return 0;
 }
 
@@ -472,7 +469,7 @@ static int run_steps(trace *t) {
 static int close_outputs(trace *t) {
     while (t->n_outputs > 0) {
         npy_writer *writer = t->outputs[--t->n_outputs].writer;
-        if (npy_writer_close(writer, t->message, sizeof t->message)) return cli_fail(COMMAND, "%s", t->message);
+        if (npy_writer_close(writer)) return cli_failed(COMMAND);
     }
     return 0;
 }
@@ -485,7 +482,7 @@ static int run(trace *t) {
     if (!status) status = open_outputs(t);
     if (!status) status = run_steps(t);
     if (!status && t->ask.path[SAVE] && adamod_save(t->opt, t->ask.path[SAVE]) != ADAMOD_OK) {
-        status = cli_fail(COMMAND, "%s", adamod__last_message());
+        status = cli_failed(COMMAND);
     }
     return status ? status : close_outputs(t);
 }

@@ -1,5 +1,6 @@
 /* adamod predict: what pictures show, by a trained model. */
 #include "support/json.h"
+#include "core/error.h"
 #include "core/pool.h"
 #include "support/text.h"
 #include "cli/trained.h"
@@ -32,8 +33,7 @@ static int read_flag(void *context, int flag, const char *value) {
 
 static int take_path(void *context, const char *path) {
     arguments *a = context;
-    char message[256];
-    return image_names_add(&a->given, path, message, sizeof message) ? cli_fail("predict", "%s", message) : 0;
+    return image_names_add(&a->given, path) ? cli_failed("predict") : 0;
 }
 
 /* The pictures of directories take the directories' places; the exit status. */
@@ -42,12 +42,10 @@ static int find_pictures(arguments *a) {
     for (int64_t i = 0; i < a->given.n; i++) {
         const char *path = a->given.name[i];
         const int64_t before = a->pictures.n;
-        char message[1024];
         struct stat info;
         const bool directory = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-        if (directory ? image_folder_find(&a->pictures, path, message, sizeof message)
-                      : image_names_add(&a->pictures, path, message, sizeof message))
-            return cli_fail("predict", "%s", message);
+        if (directory ? image_folder_find(&a->pictures, path) : image_names_add(&a->pictures, path))
+            return cli_failed("predict");
         if (a->pictures.n == before)
             status = cli_fail("predict", "%s: no picture in this directory, expected .png, .jpg or .jpeg", path);
     }
@@ -119,8 +117,8 @@ static size_t picture_bytes(const portion *x) { return (size_t)x->size * (size_t
 static void read_one(void *context, int64_t i, int thread) {
     portion *x = context;
     (void)thread;
-    x->read[i].failed = image_read_square(x->paths[i], x->size, x->bytes + (size_t)i * picture_bytes(x), x->read[i].why,
-                                          sizeof x->read[i].why) != 0;
+    x->read[i].failed = image_read_square(x->paths[i], x->size, x->bytes + (size_t)i * picture_bytes(x)) != 0;
+    if (x->read[i].failed) snprintf(x->read[i].why, sizeof x->read[i].why, "%s", adamod__last_message());
 }
 
 /* What can be read comes to the front of paths and bytes; what cannot is named, and the exit status for it returned. */
@@ -145,10 +143,8 @@ static int read_pictures(portion *x, adamod_pool *pool) {
 
 static int predict_portion(const arguments *a, portion *x, experiment *e) {
     const class_names *c = &images_of(e)->all.classes;
-    char message[1024];
     int status = read_pictures(x, e->pool);
-    if (x->n && images_predict(e, x->n, x->bytes, x->probabilities, message, sizeof message))
-        return cli_fail("predict", "%s", message);
+    if (x->n && images_predict(e, x->n, x->bytes, x->probabilities)) return cli_failed("predict");
     for (int64_t i = 0; i < x->n; i++) {
         const float *row = x->probabilities + i * c->n;
         if (a->json) status = print_json(a, x->paths[i], c, row) ? CLI_FAILURE : status;

@@ -1,5 +1,6 @@
 #include "cli/ranks.h"
 
+#include "core/error.h"
 #include "core/crc32.h"
 #include "cli/training.h"
 
@@ -34,15 +35,16 @@ bool ranks_speak(void) {
 
 /* A rank that could not join the others cannot ask them who speaks: on each machine the first does, as it may be the only one
  * where something is wrong. All wait for rank 0 first. */
-static void say_alone(const char *command, const char *message) {
+static void say_alone(const char *command) {
     const comm_launch l = comm_launched();
-    if (l.rank == 0) cli_fail(command, "%s", message);
-    else if (!waits(1.5) && (l.local == 0 || ranks_speak())) cli_fail(command, "rank %d: %s", l.rank, message);
+    if (l.rank == 0) cli_failed(command);
+    else if (!waits(1.5) && (l.local == 0 || ranks_speak()))
+        cli_fail(command, "rank %d: %s", l.rank, adamod__last_message());
 }
 
 /* MPICH's launcher lets the others wait for ever for one that exits before it has joined, but not for one that is killed. */
-static int fail_alone(const char *command, const char *message) {
-    say_alone(command, message);
+static int fail_alone(const char *command) {
+    say_alone(command);
     if (mpich_launched()) raise(SIGKILL);
     return CLI_FAILURE;
 }
@@ -69,15 +71,15 @@ static int compare(comm *c, const char *what, const char *told) {
 }
 
 int ranks_join(const char *command, comm **out) {
-    char message[512];
+    char library[512];
     bool alone;
     *out = NULL;
     if (comm_launched().size <= 1) return 0;
     (void)training_signals(); /* before MPI starts threads of its own */
-    if (!comm_library(message, sizeof message)) return fail_alone(command, message);
-    if (comm_open(out, &alone, message, sizeof message)) {
-        if (alone) return fail_alone(command, message);
-        return comm_launched().rank == 0 ? cli_fail(command, "%s", message) : CLI_FAILURE;
+    if (!comm_library(library, sizeof library)) return fail_alone(command);
+    if (comm_open(out, &alone)) {
+        if (alone) return fail_alone(command);
+        return comm_launched().rank == 0 ? cli_failed(command) : CLI_FAILURE;
     }
     cli_keep(kept, sizeof kept);
     if (comm_rank(*out) > 0 && !freopen("/dev/null", "w", stdout)) comm_abort(*out, CLI_FAILURE);
@@ -91,7 +93,9 @@ static void print_kept(const char *command, const comm *c) {
 }
 
 int ranks_agree(const char *command, comm *c, int status, const char *told) {
-    int agreed = comm_agree(c, status > 0 ? status : 0, kept, sizeof kept);
+    if (status > 0) adamod__refuse("%s", kept);
+    int agreed = comm_agree(c, status > 0 ? status : 0);
+    if (c && agreed) snprintf(kept, sizeof kept, "%s", adamod__last_message());
     if (c && !agreed && told) agreed = compare(c, "flags are not those", status < 0 ? told : "nothing to do");
     if (!c || !agreed) return status;
     print_kept(command, c);

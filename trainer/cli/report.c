@@ -33,9 +33,9 @@ typedef struct arguments {
 } arguments;
 
 static int add_runs(arguments *a, const char *path) {
-    char message[1024], **found;
+    char **found;
     int n;
-    if (report_runs_find(path, &found, &n, message, sizeof message)) return cli_fail(COMMAND, "%s", message);
+    if (report_runs_find(path, &found, &n)) return cli_failed(COMMAND);
     char **grown = realloc(a->run, (size_t)(a->n + n) * sizeof *grown);
     if (grown) {
         a->run = grown;
@@ -70,13 +70,12 @@ static int parse(cli_parser *p, arguments *a) {
 
 static int write_report(const arguments *a) {
     const char *const *runs = (const char *const *)a->run;
-    char message[1024];
     int known;
     const metric *metrics = tasks_metrics(&known);
-    int status = report_print_table(runs, a->n, metrics, known, message, sizeof message);
+    int status = report_print_table(runs, a->n, metrics, known);
     fflush(stdout);
-    if (!status) status = report_write(runs, a->n, metrics, known, a->out, message, sizeof message);
-    if (status) return cli_fail(COMMAND, "%s", message);
+    if (!status) status = report_write(runs, a->n, metrics, known, a->out);
+    if (status) return cli_failed(COMMAND);
     printf("\n");
     text_line(stdout, "The report is %s", a->out);
     return 0;

@@ -49,24 +49,22 @@ static int parse_learning(learning *a, const cli_flag *flags, const char *help, 
 static int count_words(const learning *a, bpe_learner *l, const char *path) {
     text_input *in;
     text_slice line;
-    char message[512];
     int got;
-    if (text_input_open(&in, path, message, sizeof message)) return cli_fail(a->command, "%s", message);
-    while ((got = text_input_line(in, &line, message, sizeof message)) > 0) {
+    if (text_input_open(&in, path)) return cli_failed(a->command);
+    while ((got = text_input_line(in, &line)) > 0) {
         if (!bpe_learner_add(l, line)) continue;
-        got = text_fail(message, sizeof message, "%s: out of memory", text_input_name(in));
+        got = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", text_input_name(in));
         break;
     }
     text_input_close(in);
-    return got < 0 ? cli_fail(a->command, "%s", message) : 0;
+    return got < 0 ? cli_failed(a->command) : 0;
 }
 
 static int write_text(const learning *a, char *text) {
-    char message[512];
     int status = 0;
     if (!text) return cli_fail(a->command, "out of memory");
     if (!a->out) fputs(text, stdout);
-    else if (text_write(a->out, text_of(text), message, sizeof message)) status = cli_fail(a->command, "%s", message);
+    else if (text_write(a->out, text_of(text))) status = cli_failed(a->command);
     free(text);
     return status;
 }
@@ -197,25 +195,24 @@ static int parse_apply(applying *a, int argc, char **argv) {
 
 /* Codes and vocabulary: exit status. */
 static int read_files(applying *a) {
-    char message[512], *bytes;
+    char *bytes;
     size_t n;
-    if (text_input_read(a->codes, &bytes, &n, message, sizeof message))
-        return cli_fail(a->lines.command, "%s", message);
-    int failed = bpe_parse(&a->b, (text_slice){bytes, n}, a->merges, a->codes, message, sizeof message);
+    if (text_input_read(a->codes, &bytes, &n)) return cli_failed(a->lines.command);
+    int failed = bpe_parse(&a->b, (text_slice){bytes, n}, a->merges, a->codes);
     free(bytes);
     if (!failed && a->merges != 0 && bpe_merges(a->b) == 0)
         text_line(stderr, "adamod: %s: %s: no merges: words are split into characters", a->lines.command, a->codes);
     if (!failed && a->vocabulary) {
-        failed = text_input_read(a->vocabulary, &bytes, &n, message, sizeof message);
+        failed = text_input_read(a->vocabulary, &bytes, &n);
         if (!failed)
             failed = bpe_restrict(a->b, (text_slice){bytes, n}, a->threshold < 0 ? 1 : a->threshold, a->o.separator,
-                                  a->vocabulary, message, sizeof message);
+                                  a->vocabulary);
         free(bytes);
         if (!failed && !bpe_is_restricted(a->b))
             text_line(stderr, "adamod: %s: %s: no subword is in it %lld times: none is split again", a->lines.command,
                       a->vocabulary, (long long)(a->threshold < 0 ? 1 : a->threshold));
     }
-    return failed ? cli_fail(a->lines.command, "%s", message) : 0;
+    return failed ? cli_failed(a->lines.command) : 0;
 }
 
 int cli_text_bpe_apply(int argc, char **argv) {

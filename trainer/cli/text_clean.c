@@ -85,9 +85,9 @@ static int add_word(side *s, text_slice word) {
 }
 
 /* The next line of one side, its words counted: 1, 0 at the end, -1. */
-static int next_line(side *s, char *message, size_t size) {
+static int next_line(side *s) {
     text_slice line, word;
-    const int got = text_input_line(s->in, &line, message, size);
+    const int got = text_input_line(s->in, &line);
     if (got <= 0) return got;
     s->n = 0;
     s->words = 0;
@@ -95,32 +95,33 @@ static int next_line(side *s, char *message, size_t size) {
         size_t end = i;
         while (end < line.n && line.bytes[end] != ' ' && line.bytes[end] != '\t') end++;
         word = (text_slice){line.bytes + i, end - i};
-        if (word.n && add_word(s, word)) return text_fail(message, size, "%s: out of memory", text_input_name(s->in));
+        if (word.n && add_word(s, word))
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", text_input_name(s->in));
         i = end + 1;
     }
     return 1;
 }
 
-static int write_line(side *s, const char *path, char *message, size_t size) {
+static int write_line(side *s, const char *path) {
     char reason[256];
     if (!adamod__output_add(&s->out, s->line, s->n) && !adamod__output_add(&s->out, "\n", 1)) return 0;
     adamod__output_reason(&s->out, reason, sizeof reason);
-    return text_fail(message, size, "%s: %s", path, reason);
+    return adamod__refuse("%s: %s", path, reason);
 }
 
-static int copy_pairs(cleaner *c, char *message, size_t size) {
+static int copy_pairs(cleaner *c) {
     for (;;) {
-        const int a = next_line(&c->sides[0], message, size), b = a < 0 ? -1 : next_line(&c->sides[1], message, size);
+        const int a = next_line(&c->sides[0]), b = a < 0 ? -1 : next_line(&c->sides[1]);
         if (a < 0 || b < 0) return -1;
         if (a != b)
-            return text_fail(message, size, "%s has %lld lines and %s has %s, expected the same number",
-                             c->paths[a ? 1 : 0], (long long)c->read, c->paths[a ? 0 : 1], "more");
+            return adamod__refuse("%s has %lld lines and %s has %s, expected the same number", c->paths[a ? 1 : 0],
+                                  (long long)c->read, c->paths[a ? 0 : 1], "more");
         if (!a) return 0;
         c->read++;
         if (!pair_limits_keep(&c->limits, c->sides[0].words, c->sides[1].words)) continue;
         c->kept++;
         for (int i = 0; i < 2; i++) {
-            if (write_line(&c->sides[i], c->paths[2 + i], message, size)) return -1;
+            if (write_line(&c->sides[i], c->paths[2 + i])) return -1;
         }
     }
 }
@@ -132,47 +133,46 @@ static bool is_one_file(const adamod__output *a, const adamod__output *b) {
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int open_sides(cleaner *c, char *message, size_t size) {
+static int open_sides(cleaner *c) {
     char reason[256];
     for (int i = 0; i < 2; i++) {
         side *s = &c->sides[i];
-        if (text_input_open(&s->in, c->paths[i], message, size)) return -1;
+        if (text_input_open(&s->in, c->paths[i])) return -1;
         s->opened = true;
         if (!adamod__output_open(&s->out, c->paths[2 + i])) continue;
         adamod__output_reason(&s->out, reason, sizeof reason);
-        return text_fail(message, size, "%s: %s", c->paths[2 + i], reason);
+        return adamod__refuse("%s: %s", c->paths[2 + i], reason);
     }
     if (!is_one_file(&c->sides[0].out, &c->sides[1].out)) return 0;
-    return text_fail(message, size, "both sides would be written to %.200s, expected two files", c->paths[3]);
+    return adamod__refuse("both sides would be written to %.200s, expected two files", c->paths[3]);
 }
 
-static int commit(cleaner *c, char *message, size_t size) {
+static int commit(cleaner *c) {
     char reason[256];
     for (int i = 0; i < 2; i++) {
         if (!adamod__output_commit(&c->sides[i].out)) continue;
         adamod__output_reason(&c->sides[i].out, reason, sizeof reason);
-        return text_fail(message, size, "%s: %s", c->paths[2 + i], reason);
+        return adamod__refuse("%s: %s", c->paths[2 + i], reason);
     }
     return 0;
 }
 
 int cli_text_clean(int argc, char **argv) {
     cleaner c = {.limits = {.min = 1, .max = 80, .ratio = 9}};
-    char message[1024];
     int status = parse(&c, argc, argv);
     if (status >= 0) return status;
     if (c.limits.min > c.limits.max)
         return cli_usage(command, "--min is %lld, expected at most --max, which is %lld", (long long)c.limits.min,
                          (long long)c.limits.max);
-    status = open_sides(&c, message, sizeof message);
-    if (!status) status = copy_pairs(&c, message, sizeof message);
-    if (!status) status = commit(&c, message, sizeof message);
+    status = open_sides(&c);
+    if (!status) status = copy_pairs(&c);
+    if (!status) status = commit(&c);
     for (int i = 0; i < 2; i++) {
         text_input_close(c.sides[i].in);
         if (c.sides[i].opened) adamod__output_discard(&c.sides[i].out);
         free(c.sides[i].line);
     }
-    if (status) return cli_fail(command, "%s", message);
+    if (status) return cli_failed(command);
     fprintf(stderr, "adamod: %s: kept %lld of %lld pairs\n", command, (long long)c.kept, (long long)c.read);
     return 0;
 }

@@ -1,12 +1,13 @@
 /* text_lines.c - see text_lines.h. */
 #include "cli/text_lines.h"
 
+#include "core/error.h"
 #include "data/line_map.h"
 
 #include <errno.h>
 #include <string.h>
 
-static int print_lines(void *context, int n, char *const *lines, char *msg, size_t msg_size) {
+static int print_lines(void *context, int n, char *const *lines) {
     (void)context;
     for (int i = 0; i < n; i++) {
         fputs(lines[i], stdout);
@@ -14,17 +15,16 @@ static int print_lines(void *context, int n, char *const *lines, char *msg, size
     }
     fflush(stdout);
     if (!ferror(stdout)) return 0;
-    return text_fail(msg, msg_size, "cannot write to standard output: %s", strerror(errno));
+    return adamod__fail(ADAMOD_ERROR_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
 int text_lines_run(const text_lines *t) {
-    char message[512];
     const line_map m = {.threads = (int)t->threads,
                         .open = t->open,
                         .close = t->close,
                         .options = t->options,
                         .run = t->run,
                         .take = print_lines};
-    const int failed = line_map_run(&m, t->n, (const char *const *)t->paths, message, sizeof message);
-    return failed ? cli_fail(t->command, "%s", message) : 0;
+    const int failed = line_map_run(&m, t->n, (const char *const *)t->paths);
+    return failed ? cli_failed(t->command) : 0;
 }

@@ -1,5 +1,6 @@
 /* adamod text score: BLEU and chrF of translations, and whether two systems differ: see data/score.h. */
 #include "support/text.h"
+#include "core/error.h"
 #include "cli/cli.h"
 
 #include "data/score.h"
@@ -127,26 +128,25 @@ static int add_pair(score_text **scores, text_slice hyp, text_slice ref) {
 
 static int score_system(const scoring *s, int system) {
     text_input *ref = NULL, *hyp = NULL;
-    char message[1024];
-    int a = 1, b = 1, failed = text_input_open(&ref, s->paths[0], message, sizeof message);
-    if (!failed) failed = text_input_open(&hyp, s->n > 1 ? s->paths[1 + system] : NULL, message, sizeof message);
+    int a = 1, b = 1, failed = text_input_open(&ref, s->paths[0]);
+    if (!failed) failed = text_input_open(&hyp, s->n > 1 ? s->paths[1 + system] : NULL);
     while (!failed && a > 0 && b > 0) {
         text_slice x, y;
-        a = text_input_line(ref, &x, message, sizeof message);
-        b = a < 0 ? a : text_input_line(hyp, &y, message, sizeof message);
+        a = text_input_line(ref, &x);
+        b = a < 0 ? a : text_input_line(hyp, &y);
         failed = a < 0 || b < 0;
         if (!failed && a != b)
-            failed = text_fail(message, sizeof message, "%s has %lld lines and %s has more, expected the same number",
-                               text_input_name(a ? hyp : ref), (long long)text_input_number(a ? hyp : ref),
-                               text_input_name(a ? ref : hyp));
+            failed = adamod__refuse("%s has %lld lines and %s has more, expected the same number",
+                                    text_input_name(a ? hyp : ref), (long long)text_input_number(a ? hyp : ref),
+                                    text_input_name(a ? ref : hyp));
         if (!failed && a && add_pair(s->scores + system * METRICS, y, x))
-            failed = text_fail(message, sizeof message, "%s: out of memory", text_input_name(hyp));
+            failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", text_input_name(hyp));
     }
     if (!failed && text_input_number(ref) == 0)
-        failed = text_fail(message, sizeof message, "%s: no lines, expected sentences", text_input_name(ref));
+        failed = adamod__refuse("%s: no lines, expected sentences", text_input_name(ref));
     text_input_close(ref);
     text_input_close(hyp);
-    return failed ? cli_fail(command, "%s", message) : 0;
+    return failed ? cli_failed(command) : 0;
 }
 
 /* ---- output ---- */

@@ -74,7 +74,6 @@ static int read_resume_from(arguments *a, const char *which) {
 /* Exit status, or -1 to go on. Overrides are applied by a second pass, after the recipe is loaded. */
 static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides) {
     cli_parser p = {.command = "train", .flags = flags, .argc = argc, .argv = argv};
-    char message[1024];
     int status;
     for (int flag; (flag = cli_next(&p)) != CLI_END;) {
         switch (flag) {
@@ -84,18 +83,16 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                 a->recipe = p.value;
                 break;
             case FLAG_SET:
-                if (overrides && recipe_set(r, p.value, message, sizeof message))
-                    return cli_usage("train", "%s", message);
+                if (overrides && recipe_set(r, p.value)) return cli_refused("train");
                 break;
             case FLAG_OUT: a->out = p.value; break;
             case FLAG_DEVICE:
-                if (overrides && training_device(r, p.value, message, sizeof message))
-                    return cli_usage("train", "%s", message);
+                if (overrides && training_device(r, p.value)) return cli_refused("train");
                 break;
             case FLAG_INIT_FROM:
                 if (!*p.value) return cli_usage("train", "--init-from is empty, expected a run or a safetensors file");
-                if (overrides && recipe_set_flag(r, "--init-from", "train.init_from", p.value, message, sizeof message))
-                    return cli_usage("train", "%s", message);
+                if (overrides && recipe_set_flag(r, "--init-from", "train.init_from", p.value))
+                    return cli_refused("train");
                 break;
             case FLAG_RESUME: a->how.resume = true; break;
             case FLAG_RESUME_FROM:
@@ -123,7 +120,7 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
 
 /* A run keeps the vocabularies and codes that it took from elsewhere, or from itself before it was moved: where those are
  * gone, its own are taken. */
-static int take_what_is_kept(recipe *r, const char *directory, char *message, size_t size) {
+static int take_what_is_kept(recipe *r, const char *directory) {
     char assignment[PATH_MAX + 64], whole[PATH_MAX];
     tasks_kept kept[TASKS_KEPT];
     const int n = tasks_keep(r, kept);
@@ -131,7 +128,7 @@ static int take_what_is_kept(recipe *r, const char *directory, char *message, si
     for (int i = 0; i < n && !status; i++) {
         if (!*kept[i].from || access(kept[i].from, F_OK) == 0 || !realpath(directory, whole)) continue;
         snprintf(assignment, sizeof assignment, "%s=%s%s", kept[i].key, whole, kept[i].name);
-        status = recipe_set(r, assignment, message, size);
+        status = recipe_set(r, assignment);
     }
     return status;
 }
@@ -139,7 +136,7 @@ static int take_what_is_kept(recipe *r, const char *directory, char *message, si
 /* Exit status, or -1 to go on. */
 static int read_all(int argc, char **argv, arguments *a, recipe *r) {
     static char own[1200];
-    char message[1024];
+    char dropped[1024];
     recipe_defaults(r, tasks_all);
     int status = parse(argc, argv, a, r, false);
     if (status >= 0) return status;
@@ -155,14 +152,11 @@ static int read_all(int argc, char **argv, arguments *a, recipe *r) {
                             a->out, a->out);
         }
     }
-    if (a->recipe == own ? checkpoints_recipe(a->out, r, message, sizeof message)
-                         : recipe_load(r, a->recipe, message, sizeof message))
-        return cli_usage("train", "%s", message);
-    if (a->recipe == own && take_what_is_kept(r, a->out, message, sizeof message))
-        return cli_usage("train", "%s", message);
+    if (a->recipe == own ? checkpoints_recipe(a->out, r) : recipe_load(r, a->recipe)) return cli_refused("train");
+    if (a->recipe == own && take_what_is_kept(r, a->out)) return cli_refused("train");
     if ((status = parse(argc, argv, a, r, true)) >= 0) return status;
-    if (recipe_dropped(r, message, sizeof message) && comm_rank(a->how.comm) == 0) training_note(message);
-    return recipe_check(r, message, sizeof message) ? cli_usage("train", "%s", message) : -1;
+    if (recipe_dropped(r, dropped, sizeof dropped) && comm_rank(a->how.comm) == 0) training_note(dropped);
+    return recipe_check(r) ? cli_refused("train") : -1;
 }
 
 int cli_train(int argc, char **argv) {

@@ -1,5 +1,6 @@
 #include "cli/training.h"
 
+#include "core/error.h"
 #include "support/clock.h"
 #include "support/text.h"
 #include "core/thread.h"
@@ -99,9 +100,7 @@ static void print_finished(const char *name, const recipe *r, const train_result
     printf("\n");
 }
 
-int training_device(recipe *r, const char *device, char *message, size_t size) {
-    return recipe_set_flag(r, "--device", "train.backend", device, message, size);
-}
+int training_device(recipe *r, const char *device) { return recipe_set_flag(r, "--device", "train.backend", device); }
 
 static scoreboard *beside; /* of runs at the same time on one terminal; NULL: there are none */
 
@@ -140,7 +139,6 @@ static int print_result(const char *command, const recipe *r, const train_option
 }
 
 int training_run(const char *command, const recipe *r, const train_options *how, const char *label, train_result *out) {
-    char message[2048];
     train_options o = *how;
     const bool first = comm_rank(o.comm) == 0; /* which speaks for all ranks */
     const bool terminal = isatty(STDERR_FILENO);
@@ -154,30 +152,30 @@ int training_run(const char *command, const recipe *r, const train_options *how,
     noted = true;
     o.reading = &reading;
     reading = 1;
-    const int failed = train_run(r, &o, out, message, sizeof message);
+    const int failed = train_run(r, &o, out);
     reading = 0;
     begin_speaking();
-    const int status = failed ? cli_fail(command, "%s", message) : print_result(command, r, &o, out);
+    const int status = failed ? cli_failed(command) : print_result(command, r, &o, out);
     end_speaking();
     return status;
 }
 
 int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,
                       size_t size) {
-    char message[1024], path[1200];
+    char path[1200];
     recipe_defaults(r, tasks_all);
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
     if (access(path, R_OK))
         return cli_fail(command, "%s: not a run directory: recipe.yaml: %s", directory, strerror(errno));
-    if (recipe_load(r, path, message, sizeof message) || recipe_check(r, message, sizeof message)) {
-        return cli_fail(command, "%s", message);
+    if (recipe_load(r, path) || recipe_check(r)) {
+        return cli_failed(command);
     }
     if (*which && !checkpoints_is_name(*which)) {
         return cli_usage(command, "--checkpoint is '%.80s', expected averaged, best, last, step-N or a file", *which);
     }
-    if (checkpoints_find(directory, which, checkpoint, size, message, sizeof message)) {
-        if (*which) checkpoints_offer(directory, checkpoint, false, message, sizeof message);
-        return cli_fail(command, "%s", message);
+    if (checkpoints_find(directory, which, checkpoint, size)) {
+        if (*which) (void)checkpoints_offer(directory, checkpoint, false);
+        return cli_failed(command);
     }
     return 0;
 }

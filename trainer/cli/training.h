@@ -12,8 +12,8 @@ const atomic_int *training_signals(void);
 
 #define TRAINING_DEVICE_FLAG                                                                                           \
     { "device", "cpu|cuda|cuda:N", "where to compute (the recipe's; its default is a GPU if there is one)" }
-/* Its value into a recipe; -1 with one line in message. */
-int training_device(recipe *r, const char *device, char *message, size_t size);
+/* Its value into a recipe. */
+int training_device(recipe *r, const char *device);
 
 /* "test exact 44.0 %, test BLEU 63.90": the task's metrics that were measured and that keep says, on standard output, each
  * with the split that it is of, unless label is "". Each after ", ", but the first after before. */

@@ -1,5 +1,6 @@
 /* adamod translate: text through a trained model, line by line. */
 #include "support/text.h"
+#include "core/error.h"
 #include "data/text_input.h"
 #include "tasks/translation.h"
 #include "cli/trained.h"
@@ -55,14 +56,15 @@ static void free_lines(lines *l) {
 
 /* Up to the end, or to the first line that is not text, so that those before it are translated: 1 if there may be more,
  * 0, or -1 with a message. */
-static int read_lines(text_input *in, int most, lines *l, char *message, size_t size) {
+static int read_lines(text_input *in, int most, lines *l) {
     l->first = text_input_number(in) + 1;
     while (l->n < most) {
         text_slice line;
-        const int got = text_input_line(in, &line, message, size);
+        const int got = text_input_line(in, &line);
         if (got <= 0) return got;
         char *copy = malloc(line.n + 1);
-        if (!copy) return text_fail(message, size, "%s:%lld: out of memory", l->from, (long long)l->first + l->n);
+        if (!copy)
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "%s:%lld: out of memory", l->from, (long long)l->first + l->n);
         if (line.n) memcpy(copy, line.bytes, line.n);
         l->bytes[l->n] = copy;
         l->line[l->n++] = (text_slice){copy, line.n};
@@ -88,11 +90,10 @@ static void print_answer(const arguments *a, int64_t line, const translation_ans
 
 static int translate_lines(experiment *e, const arguments *a, const lines *l) {
     const int nbest = a->nbest ? (int)a->nbest : 1;
-    char message[1024];
     translation_answer *answers = calloc((size_t)l->n * (size_t)nbest, sizeof *answers);
     if (!answers) return cli_fail("translate", "out of memory");
-    int status = translation_translate(e, l->n, l->line, nbest, answers, message, sizeof message);
-    if (status) status = cli_fail("translate", "%s:%lld: %s", l->from, (long long)l->first, message);
+    int status = translation_translate(e, l->n, l->line, nbest, answers);
+    if (status) status = cli_fail("translate", "%s:%lld: %s", l->from, (long long)l->first, adamod__last_message());
     else warn_of_long(e, l, nbest, answers);
     for (int i = 0; !status && i < l->n * nbest; i++) {
         if (answers[i].text) print_answer(a, l->first + i / nbest, &answers[i]);
@@ -107,18 +108,19 @@ static int translate_lines(experiment *e, const arguments *a, const lines *l) {
 static int translate_all(experiment *e, const arguments *a) {
     static lines l;
     text_input *in;
-    char message[1024];
+    adamod__failure unread = {0};
     int status = 0, more = 1;
-    if (text_input_open(&in, a->file, message, sizeof message)) return cli_fail("translate", "%s", message);
+    if (text_input_open(&in, a->file)) return cli_failed("translate");
     l.from = text_input_name(in);
     const int at_once = a->batch ? (int)a->batch : text_input_is_file(in) ? MOST_LINES : 1;
     while (more > 0 && !status) {
-        more = read_lines(in, at_once, &l, message, sizeof message);
+        more = read_lines(in, at_once, &l);
+        if (more < 0) adamod__save_failure(&unread);
         if (l.n) status = translate_lines(e, a, &l);
         free_lines(&l);
     }
     text_input_close(in);
-    return !status && more < 0 ? cli_fail("translate", "%s", message) : status;
+    return !status && more < 0 ? cli_fail("translate", "%s", unread.message) : status;
 }
 
 static int check_nbest(const experiment *e, const arguments *a) {

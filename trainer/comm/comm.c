@@ -4,7 +4,7 @@
 #include "comm/comm.h"
 
 #include "core/crc32.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "comm/mpi.h"
 
 #ifdef __linux__
@@ -53,7 +53,7 @@ comm_launch comm_launched(void) {
 }
 
 bool comm_library(char *out, size_t size) {
-    const mpi *m = mpi_load(out, size);
+    const mpi *m = mpi_load();
     if (m) snprintf(out, size, "%s", m->name);
     return m != NULL;
 }
@@ -75,16 +75,15 @@ static uint32_t hash_program(void) {
     return hash;
 }
 
-static int check_program(const comm *c, const neighbour *all, char *message, size_t size) {
+static int check_program(const comm *c, const neighbour *all) {
     for (int i = 1; i < c->size; i++) {
         if (all[i].program != all[0].program)
-            return text_fail(message, size, "rank %d (%s): its program is not that of rank 0 (%s)", i, all[i].host,
-                             all[0].host);
+            return adamod__refuse("rank %d (%s): its program is not that of rank 0 (%s)", i, all[i].host, all[0].host);
     }
     return 0;
 }
 
-static int look_around(comm *c, char *message, size_t size) {
+static int look_around(comm *c) {
     neighbour mine = {{0}, 0, hash_program()}, *all = calloc((size_t)c->size, sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
 #ifdef __linux__ /* elsewhere ranks are bound to no cores */
@@ -100,7 +99,7 @@ static int look_around(comm *c, char *message, size_t size) {
         c->local.size++;
         c->local.cores_shared += all[i].cores == mine.cores;
     }
-    const int failed = check_program(c, all, message, size);
+    const int failed = check_program(c, all);
     free(all);
     return failed;
 }
@@ -109,44 +108,42 @@ size_t comm_memory(const comm *c) {
     return c ? (COMM_BLOCK + 64 * (size_t)c->size) * sizeof *c->received + 4 * (size_t)c->size * sizeof *c->counts : 0;
 }
 
-static int refuse_size(const comm *c, char *message, size_t size) {
+static int refuse_size(const comm *c) {
     const comm_launch l = comm_launched();
     if (!l.by)
-        return text_fail(message, size, "not started by mpirun, mpiexec or srun, but %s has %d ranks", c->mpi->name,
-                         c->size);
-    return text_fail(message, size, "%s started %d ranks, but %s knows of %d: %s, or unset %s to run alone", l.by,
-                     l.size, c->mpi->name, c->size,
-                     strcmp(l.by, "srun") == 0 ? "choose another srun --mpi=KIND"
-                                               : "name the MPI of that by ADAMOD_MPI_LIBRARY",
-                     l.variable);
+        return adamod__refuse("not started by mpirun, mpiexec or srun, but %s has %d ranks", c->mpi->name, c->size);
+    return adamod__refuse(
+        "%s started %d ranks, but %s knows of %d: %s, or unset %s to run alone", l.by, l.size, c->mpi->name, c->size,
+        strcmp(l.by, "srun") == 0 ? "choose another srun --mpi=KIND" : "name the MPI of that by ADAMOD_MPI_LIBRARY",
+        l.variable);
 }
 
-static int make(comm *c, char *message, size_t size) {
+static int make(comm *c) {
     int provided = 0;
     if (c->mpi->init(NULL, NULL, MPI_SERIALIZED, &provided))
-        return text_fail(message, size, "%s cannot start: MPI_Init_thread failed", c->mpi->name);
+        return adamod__refuse("%s cannot start: MPI_Init_thread failed", c->mpi->name);
     c->threads = provided >= MPI_SERIALIZED;
     if (c->mpi->rank(c->mpi->world, &c->rank) || c->mpi->size(c->mpi->world, &c->size))
-        return text_fail(message, size, "%s does not say which rank this is", c->mpi->name);
-    if (comm_launched().size != c->size) return refuse_size(c, message, size);
+        return adamod__refuse("%s does not say which rank this is", c->mpi->name);
+    if (comm_launched().size != c->size) return refuse_size(c);
     c->counts = malloc(4 * (size_t)c->size * sizeof *c->counts);
     c->received = malloc((COMM_BLOCK + 64 * (size_t)c->size) * sizeof *c->received);
-    return c->counts && c->received ? 0 : text_fail(message, size, "out of memory for %d ranks", c->size);
+    return c->counts && c->received ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d ranks", c->size);
 }
 
-int comm_open(comm **out, bool *alone, char *message, size_t size) {
+int comm_open(comm **out, bool *alone) {
     comm *c = calloc(1, sizeof *c);
     *alone = true;
-    if (!c) return text_fail(message, size, "out of memory for ranks");
-    c->mpi = mpi_load(message, size);
-    if (!c->mpi || make(c, message, size)) {
+    if (!c) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for ranks");
+    c->mpi = mpi_load();
+    if (!c->mpi || make(c)) {
         free(c->counts);
         free(c->received);
         free(c);
         return -1;
     }
     *alone = false;
-    if (look_around(c, message, size)) {
+    if (look_around(c)) {
         comm_free(c);
         return -1;
     }
@@ -229,13 +226,12 @@ typedef struct outcome {
     uint32_t message; /* its checksum */
 } outcome;
 
-int comm_agree(comm *c, int status, char *message, size_t size) {
-    enum { ROOM = 2048 };
-    char line[ROOM] = "";
+int comm_agree(comm *c, int status) {
+    char line[ADAMOD__MESSAGE] = "";
     if (!c) return status;
     outcome mine = {status, 0}, *all = calloc((size_t)c->size, sizeof *all);
     if (!all) comm_abort(c, 1);
-    if (status) snprintf(line, sizeof line, "%s", message);
+    if (status) snprintf(line, sizeof line, "%s", adamod__last_message());
     if (status) mine.message = adamod__crc32(0, line, strlen(line));
     comm_gather(c, &mine, sizeof mine, all);
     int first = 0;
@@ -246,8 +242,8 @@ int comm_agree(comm *c, int status, char *message, size_t size) {
     free(all);
     if (!status) return 0;
     comm_broadcast(c, line, sizeof line, first);
-    if (same) snprintf(message, size, "%s", line);
-    else snprintf(message, size, "rank %d: %s", first, line);
+    adamod__fail(status < 0 ? (adamod_status)status : ADAMOD_ERROR_ARGUMENT, "%s", line);
+    if (!same) adamod__context("rank %d: ", first);
     return status;
 }
 

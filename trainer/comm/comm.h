@@ -1,7 +1,7 @@
 /* comm.h - processes that work together: which of them this is, and what they exchange.
  *
  *     comm *c = NULL;                                          // NULL: one process alone, which every function takes
- *     if (comm_launched().size > 1 && comm_open(&c, &alone, message, sizeof message)) ...
+ *     if (comm_launched().size > 1 && comm_open(&c, &alone)) ...
  *     comm_all_reduce(c, gradients, n, COMM_ORDERED);          // the sum over all ranks, on each of them
  *     comm_free(c);
  *
@@ -32,15 +32,15 @@ typedef struct comm_launch {
 } comm_launch;
 comm_launch comm_launched(void);
 
-/* Joins the other ranks, which must run the same program. 0, or -1 with one line in message: all ranks have the same, unless
+/* Joins the other ranks, which must run the same program. If it fails, all ranks have the same message, unless
  * this one is *alone, as it could not join them. Before it, signals must be blocked that MPI's own threads are not to have. */
-int comm_open(comm **out, bool *alone, char *message, size_t size);
+int comm_open(comm **out, bool *alone);
 /* Waits for all ranks. */
 void comm_free(comm *c);
 /* Ends all ranks at once, wherever they are: for what cannot wait until they can agree. */
 void comm_abort(comm *c, int status) __attribute__((noreturn));
 
-/* "Open MPI v4.1.4, libmpi.so.40"; or why there is none, and false. Loads MPI, but joins nobody. */
+/* "Open MPI v4.1.4, libmpi.so.40"; false: there is none. Loads MPI, but joins nobody. */
 bool comm_library(char *out, size_t size);
 
 int comm_rank(const comm *c);
@@ -71,7 +71,7 @@ void comm_most(comm *c, int *x, int n);
 
 /* Whether any rank has failed (status not 0). Each then returns the status of the first that has, with its message: "rank 2:
  * ...", or as it is where all say the same. Nobody has failed: 0. */
-int comm_agree(comm *c, int status, char *message, size_t size);
+int comm_agree(comm *c, int status);
 
 /* ---- sums of large arrays ---- */
 

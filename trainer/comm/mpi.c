@@ -2,7 +2,7 @@
 
 #include "support/functions.h"
 #include "core/library.h"
-#include "support/text.h"
+#include "core/error.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static bool find_handles(mpi *m, void *library) {
     return true;
 }
 
-static void *load(mpi *m, const char **name, char *message, size_t size) {
+static void *load(mpi *m, const char **name) {
     const function_place list[] = {{"MPI_Init_thread", &m->init},
                                    {"MPI_Finalize", &m->finalize},
                                    {"MPI_Abort", &m->abort},
@@ -54,7 +54,7 @@ static void *load(mpi *m, const char **name, char *message, size_t size) {
                                    {"MPI_Allreduce", &m->reduce},
                                    {"MPI_Get_library_version", &m->version},
                                    {NULL, NULL}};
-    return functions_load(library_names(), "ADAMOD_MPI_LIBRARY", list, name, message, size);
+    return functions_load(library_names(), "ADAMOD_MPI_LIBRARY", list, name);
 }
 
 /* "Open MPI v4.1.4" of what may be a page about how it was built. */
@@ -70,15 +70,14 @@ static void find_name(mpi *m, const char *library) {
     snprintf(m->name, sizeof m->name, "%.60s, %.60s", text, library);
 }
 
-const mpi *mpi_load(char *message, size_t size) {
+const mpi *mpi_load(void) {
     static mpi found;
     const char *name = "";
-    char why[400];
     if (*found.name) return &found;
     mpi m = {0};
-    void *library = load(&m, &name, why, sizeof why);
-    if (!library) return text_fail(message, size, "no MPI library: %s", why), NULL;
-    if (!find_handles(&m, library)) return text_fail(message, size, "no MPI library: %s has no data types", name), NULL;
+    void *library = load(&m, &name);
+    if (!library) return adamod__context("no MPI library: "), NULL;
+    if (!find_handles(&m, library)) return adamod__refuse("no MPI library: %s has no data types", name), NULL;
     find_name(&m, name);
     found = m;
     return &found;

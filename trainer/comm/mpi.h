@@ -37,8 +37,8 @@ typedef struct mpi {
 
 enum { MPI_SERIALIZED = 2, MPI_VERSION_ROOM = 8192 };
 
-/* The library of whoever started this process, or the first there is; ADAMOD_MPI_LIBRARY names another. NULL, with one line
- * in message: there is none that can be used. */
-const mpi *mpi_load(char *message, size_t size);
+/* The library of whoever started this process, or the first there is; ADAMOD_MPI_LIBRARY names another. NULL: there
+ * is none that can be used. */
+const mpi *mpi_load(void);
 
 #endif

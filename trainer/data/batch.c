@@ -7,6 +7,7 @@
 #endif
 
 #include "data/batch.h"
+#include "core/error.h"
 #include "core/thread.h"
 #include "data/shuffle.h"
 
@@ -140,7 +141,7 @@ static void exact_rows(const batcher *b, int64_t *src, int64_t *tgt) {
     }
 }
 
-static int find_capacity(batcher *b, char *msg, size_t msg_size) {
+static int find_capacity(batcher *b) {
     int64_t n = 0, src = 0, tgt = 0;
     for (int64_t k = 0; k < b->n_batches; k++) n = larger(n, b->starts[k + 1] - b->starts[k]);
     if (b->policy.tokens || !b->policy.shuffle) {
@@ -150,10 +151,9 @@ static int find_capacity(batcher *b, char *msg, size_t msg_size) {
         tgt = rows_of_longest(b, tgt_rows, n);
     }
     if (n > INT32_MAX / 2 || src > INT32_MAX || tgt > INT32_MAX)
-        return text_fail(msg, msg_size,
-                         "batches: up to %" PRId64 " source and %" PRId64 " target tokens in one, "
-                         "expected at most %" PRId32,
-                         src, tgt, INT32_MAX);
+        return adamod__refuse("batches: up to %" PRId64 " source and %" PRId64 " target tokens in one, "
+                              "expected at most %" PRId32,
+                              src, tgt, INT32_MAX);
     b->capacity = (batch_shape){(int32_t)n, (int32_t)src, (int32_t)tgt};
     return 0;
 }
@@ -284,12 +284,11 @@ const batch *batcher_next(batcher *b) {
     return x;
 }
 
-int batcher_seek(batcher *b, int64_t epoch, int64_t index, char *msg, size_t msg_size) {
+int batcher_seek(batcher *b, int64_t epoch, int64_t index) {
     if (epoch < 0 || epoch == INT64_MAX || index < 0 || index > b->steps)
-        return text_fail(msg, msg_size,
-                         "batches: no batch %" PRId64 " of epoch %" PRId64 ", expected an index from 0 to %" PRId64
-                         " and an epoch from 0",
-                         index, epoch, b->steps);
+        return adamod__refuse("batches: no batch %" PRId64 " of epoch %" PRId64 ", expected an index from 0 to %" PRId64
+                              " and an epoch from 0",
+                              index, epoch, b->steps);
     pthread_mutex_lock(&b->lock);
     b->next = index < b->steps ? (place){epoch, index} : (place){epoch + 1, 0};
     b->seeks++;
@@ -304,28 +303,27 @@ batch_shape batcher_capacity(const batcher *b) { return b->capacity; }
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
 
-static int check_policy(const batch_policy *p, char *msg, size_t msg_size) {
+static int check_policy(const batch_policy *p) {
     if (p->sentences < 0 || p->tokens < 0 || (!p->sentences && !p->tokens))
-        return text_fail(msg, msg_size,
-                         "batches: %" PRId64 " sentences, %" PRId64 " tokens, expected one of them > 0 and none < 0",
-                         p->sentences, p->tokens);
+        return adamod__refuse("batches: %" PRId64 " sentences, %" PRId64
+                              " tokens, expected one of them > 0 and none < 0",
+                              p->sentences, p->tokens);
     if (p->ranks < 0 || p->rank < 0 || p->rank >= p->ranks + !p->ranks)
-        return text_fail(msg, msg_size, "batches: rank %d of %d, expected 0 <= rank < ranks", p->rank, p->ranks);
+        return adamod__refuse("batches: rank %d of %d, expected 0 <= rank < ranks", p->rank, p->ranks);
     if (p->ring && (p->ring < 2 || p->ring > MAX_RING))
-        return text_fail(msg, msg_size, "batches: a ring of %d, expected 2 to %d", p->ring, MAX_RING);
+        return adamod__refuse("batches: a ring of %d, expected 2 to %d", p->ring, MAX_RING);
     return 0;
 }
 
-static int check_lengths(const batcher *b, char *msg, size_t msg_size) {
+static int check_lengths(const batcher *b) {
     int64_t tokens = b->policy.tokens;
-    if (!b->corpus->n) return text_fail(msg, msg_size, "batches: the corpus is empty");
+    if (!b->corpus->n) return adamod__refuse("batches: the corpus is empty");
     for (int64_t i = 0; tokens && i < b->corpus->n; i++) {
         int64_t rows = larger(src_rows(b, i), tgt_rows(b, i));
         if (rows > tokens)
-            return text_fail(msg, msg_size,
-                             "batches: pair %" PRId64 " has %" PRId64
-                             " tokens with its end, expected at most the %" PRId64 " of a batch",
-                             i + 1, rows, tokens);
+            return adamod__refuse("batches: pair %" PRId64 " has %" PRId64
+                                  " tokens with its end, expected at most the %" PRId64 " of a batch",
+                                  i + 1, rows, tokens);
     }
     return 0;
 }
@@ -340,26 +338,25 @@ static int allocate_orders(batcher *b) {
     return b->order && b->scratch && b->starts && b->batch_order && b->buckets ? 0 : -1;
 }
 
-static int prepare_batcher(batcher *b, char *msg, size_t msg_size) {
+static int prepare_batcher(batcher *b) {
     int status = allocate_orders(b);
     if (!status) {
         order_epoch(b, 0); /* with no batches yet: it is the lengths that cut them, and these are the same each time */
         cut_batches(b);
         b->epoch = -1;
         b->steps = (b->n_batches + b->policy.ranks - 1) / b->policy.ranks;
-        if (find_capacity(b, msg, msg_size)) return -1;
+        if (find_capacity(b)) return -1;
     }
     for (int i = 0; !status && i < b->policy.ring; i++) status = allocate_batch(&b->slots[i], b->capacity);
-    if (status) return text_fail(msg, msg_size, "batches: out of memory");
-    return start_thread(b) ? text_fail(msg, msg_size, "batches: cannot start a thread") : 0;
+    if (status) return adamod__fail(ADAMOD_ERROR_MEMORY, "batches: out of memory");
+    return start_thread(b) ? adamod__refuse("batches: cannot start a thread") : 0;
 }
 
-int batcher_create(batcher **out, const corpus *c, const batch_policy *policy, uint64_t seed, char *msg,
-                   size_t msg_size) {
+int batcher_create(batcher **out, const corpus *c, const batch_policy *policy, uint64_t seed) {
     *out = NULL;
-    if (check_policy(policy, msg, msg_size)) return -1;
+    if (check_policy(policy)) return -1;
     batcher *b = calloc(1, sizeof *b);
-    if (!b) return text_fail(msg, msg_size, "batches: out of memory");
+    if (!b) return adamod__fail(ADAMOD_ERROR_MEMORY, "batches: out of memory");
     b->corpus = c;
     b->policy = *policy;
     b->seed = seed;
@@ -368,7 +365,7 @@ int batcher_create(batcher **out, const corpus *c, const batch_policy *policy, u
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->room, NULL);
     pthread_cond_init(&b->filled, NULL);
-    if (check_lengths(b, msg, msg_size) || prepare_batcher(b, msg, msg_size)) {
+    if (check_lengths(b) || prepare_batcher(b)) {
         batcher_free(b);
         return -1;
     }

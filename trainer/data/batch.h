@@ -1,9 +1,9 @@
 /* batch.h - batches of packed sentence pairs, prepared by a thread of their own.
  *
  *     batcher *b;
- *     if (batcher_create(&b, &pairs, &(batch_policy){.tokens = 4000, .shuffle = 1}, seed, msg, sizeof msg)) ...
+ *     if (batcher_create(&b, &pairs, &(batch_policy){.tokens = 4000, .shuffle = 1}, seed)) ...
  *     batch_shape most = batcher_capacity(b);                    // before the first batch: what arrays must hold
- *     if (batcher_seek(b, epoch, index, msg, sizeof msg)) ...    // to resume; a new one stands at epoch 0, index 0
+ *     if (batcher_seek(b, epoch, index)) ...    // to resume; a new one stands at epoch 0, index 0
  *     for (;;) {
  *         const batch *x = batcher_next(b);                      // for ever; x->last ends an epoch
  *         ...
@@ -68,9 +68,8 @@ typedef struct batch_shape {
 
 typedef struct batcher batcher;
 
-/* 0, or -1 and one line in msg (msg_size may be 0). The corpus must outlive the batcher and stay as it is. */
-int batcher_create(batcher **out, const corpus *c, const batch_policy *policy, uint64_t seed, char *msg,
-                   size_t msg_size);
+/* The corpus must outlive the batcher and stay as it is. */
+int batcher_create(batcher **out, const corpus *c, const batch_policy *policy, uint64_t seed);
 void batcher_free(batcher *b); /* NULL is fine */
 
 /* Batches of one epoch, for this rank. */
@@ -79,9 +78,9 @@ int64_t batcher_steps(const batcher *b);
  * chance put them together. */
 batch_shape batcher_capacity(const batcher *b);
 
-/* The next batch will be this one; an index of batcher_steps is the beginning of the next epoch. -1 and one line in msg
- * if there is no such batch, and then nothing changes. */
-int batcher_seek(batcher *b, int64_t epoch, int64_t index, char *msg, size_t msg_size);
+/* The next batch will be this one; an index of batcher_steps is the beginning of the next epoch. If there is no
+ * such batch, it fails and changes nothing. */
+int batcher_seek(batcher *b, int64_t epoch, int64_t index);
 
 /* Valid until the next call for this batcher. One thread at a time may call. */
 const batch *batcher_next(batcher *b);

@@ -5,11 +5,11 @@
  *     char *codes = bpe_learner_run(l, 10000, 2, &merges);     // "#version: 0.2\ne r\n..."
  *
  *     bpe *b;
- *     if (bpe_parse(&b, text_of(codes), "codes", msg, sizeof msg)) ...
+ *     if (bpe_parse(&b, text_of(codes), "codes")) ...
  *     bpe_worker *w = bpe_worker_create(b, &(bpe_options){0});
  *     char *line = bpe_apply(w, text_of("lower"));             // "lo@@ wer"
  *
- * Words are what stands between spaces. Functions that can fail return 0, or -1 and one line in msg.
+ * Words are what stands between spaces.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -43,13 +43,12 @@ typedef struct bpe bpe;
 
 /* Codes of versions 0.1 and 0.2; the first so many, or all if limit is -1. name is for messages. A version alone is no
  * merges; nothing at all is refused, because no program writes that. */
-int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name, char *msg, size_t msg_size);
+int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name);
 void bpe_free(bpe *b); /* NULL is fine */
 int64_t bpe_merges(const bpe *b);
 /* Subwords that a vocabulary ("word 12" in each line) does not have at least so often are split again. If it has none so
  * often, all are left as they are, as in subword-nmt; bpe_is_restricted tells. */
-int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name, char *msg,
-                 size_t msg_size);
+int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name);
 
 bool bpe_is_restricted(const bpe *b);
 

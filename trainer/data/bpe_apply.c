@@ -4,6 +4,7 @@
  */
 #include "data/bpe.h"
 
+#include "core/error.h"
 #include "data/mersenne.h"
 #include "data/strings.h"
 
@@ -72,7 +73,7 @@ static int32_t join_symbols(strings *symbols, text_slice a, text_slice b) {
 }
 
 /* 0.1 or 0.2 in "#version: 0.2"; trailing zeros do not count. */
-static int read_version(bpe *b, text_slice *rest, const char *name, char *msg, size_t msg_size) {
+static int read_version(bpe *b, text_slice *rest, const char *name) {
     static const char head[] = "#version:";
     text_slice line, after = *rest;
     b->version = 1;
@@ -84,8 +85,8 @@ static int read_version(bpe *b, text_slice *rest, const char *name, char *msg, s
     if (line.n == 3 && memcmp(line.bytes, "0.1", 3) == 0) return 0;
     b->version = 2;
     if (line.n == 3 && memcmp(line.bytes, "0.2", 3) == 0) return 0;
-    return text_fail(msg, msg_size, "%s:1: codes of version '%.*s', expected 0.1 or 0.2", name,
-                     line.n < 20 ? (int)line.n : 20, line.bytes);
+    return adamod__refuse("%s:1: codes of version '%.*s', expected 0.1 or 0.2", name, line.n < 20 ? (int)line.n : 20,
+                          line.bytes);
 }
 
 static int add_code(bpe *b, const text_slice parts[2], int32_t rank) {
@@ -100,14 +101,13 @@ static int add_code(bpe *b, const text_slice parts[2], int32_t rank) {
     return 0;
 }
 
-static int read_codes(bpe *b, text_slice rest, int64_t limit, int64_t number, const char *name, char *msg,
-                      size_t msg_size) {
+static int read_codes(bpe *b, text_slice rest, int64_t limit, int64_t number, const char *name) {
     text_slice line, parts[2];
     for (int32_t rank = 0; (limit < 0 || rank < limit) && text_next_line(&rest, &line); rank++, number++) {
-        if (text_check(line, name, number, msg, msg_size)) return -1;
+        if (text_check(line, name, number)) return -1;
         if (!split_code(strip(line), parts))
-            return text_fail(msg, msg_size, "%s:%" PRId64 ": expected two symbols with a space between", name, number);
-        if (add_code(b, parts, rank)) return text_fail(msg, msg_size, "%s: out of memory", name);
+            return adamod__refuse("%s:%" PRId64 ": expected two symbols with a space between", name, number);
+        if (add_code(b, parts, rank)) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     }
     return 0;
 }
@@ -129,24 +129,24 @@ static int find_parts(bpe *b) {
     return rank && b->parts ? 0 : -1;
 }
 
-int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name, char *msg, size_t msg_size) {
+int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name) {
     *out = NULL;
-    if (!codes.n) return text_fail(msg, msg_size, "%s: empty, expected codes of subwords", name);
+    if (!codes.n) return adamod__refuse("%s: empty, expected codes of subwords", name);
     bpe *b = *out = calloc(1, sizeof *b);
-    if (!b) return text_fail(msg, msg_size, "%s: out of memory", name);
+    if (!b) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     text_slice rest = codes;
-    int failed = read_version(b, &rest, name, msg, msg_size);
+    int failed = read_version(b, &rest, name);
     while (rest.n && rest.bytes[rest.n - 1] == '\n') rest.n--;
     const int64_t lines = text_count_lines(rest);
     for (b->mask = 1023; b->mask / 2 < (uint64_t)lines && b->mask < UINT32_MAX / 2;) b->mask = b->mask * 2 + 1;
     b->symbols = strings_create();
     b->codes = malloc(((size_t)b->mask + 1) * sizeof *b->codes);
     if (!failed && (!b->symbols || !b->codes || lines > INT32_MAX / 4))
-        failed = text_fail(msg, msg_size, "%s: out of memory", name);
+        failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     for (uint32_t i = 0; !failed && i <= b->mask; i++) b->codes[i].first = -1;
     const int64_t first = rest.bytes == codes.bytes ? 1 : 2;
-    if (!failed) failed = read_codes(b, rest, limit, first, name, msg, msg_size);
-    if (!failed && find_parts(b)) failed = text_fail(msg, msg_size, "%s: out of memory", name);
+    if (!failed) failed = read_codes(b, rest, limit, first, name);
+    if (!failed && find_parts(b)) failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     if (!failed) return 0;
     bpe_free(b);
     *out = NULL;
@@ -164,23 +164,21 @@ void bpe_free(bpe *b) {
 
 int64_t bpe_merges(const bpe *b) { return b->merges; }
 
-int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name, char *msg,
-                 size_t msg_size) {
+int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name) {
     text_slice line, parts[2];
     strings *words = strings_create();
-    int failed = words ? 0 : text_fail(msg, msg_size, "%s: out of memory", name);
+    int failed = words ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     for (int64_t number = 1; !failed && text_next_line(&vocabulary, &line); number++) {
         char count[24], *end;
-        failed = text_check(line, name, number, msg, msg_size);
+        failed = text_check(line, name, number);
         if (failed) break;
         const bool whole = split_code(strip(line), parts) && parts[1].n < sizeof count;
         snprintf(count, sizeof count, "%.*s", whole ? (int)parts[1].n : 0, whole ? parts[1].bytes : "");
         const long long frequency = strtoll(count, &end, 10);
         if (!whole || *end)
-            failed =
-                text_fail(msg, msg_size, "%s:%" PRId64 ": expected a word and how often it was seen", name, number);
+            failed = adamod__refuse("%s:%" PRId64 ": expected a word and how often it was seen", name, number);
         else if (frequency >= threshold && strings_add(words, parts[0]) < 0)
-            failed = text_fail(msg, msg_size, "%s: out of memory", name);
+            failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     }
     if (failed || strings_count(words) == 0) { /* an empty one restricts nothing, as in subword-nmt */
         strings_free(words);

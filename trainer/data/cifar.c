@@ -1,5 +1,6 @@
 #include "data/cifar.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <errno.h>
@@ -43,22 +44,21 @@ static void take_pixels(uint8_t *to, const uint8_t *planes) {
     }
 }
 
-int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, cifar_kind kind, char *msg,
-                size_t msg_size) {
+int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, cifar_kind kind) {
     const cifar_format *f = &formats[kind];
     const size_t record = (size_t)f->labels + 3 * PLANE;
-    if (n == 0) return text_fail(msg, msg_size, "%s: the file is empty", name);
+    if (n == 0) return adamod__refuse("%s: the file is empty", name);
     if (n % record)
-        return text_fail(msg, msg_size, "%s: %zu bytes, expected records of %zu: %zu bytes are left over after %zu",
-                         name, n, record, n % record, n / record);
-    if (pictures_reserve(out, (int64_t)(n / record), msg, msg_size)) return -1;
+        return adamod__refuse("%s: %zu bytes, expected records of %zu: %zu bytes are left over after %zu", name, n,
+                              record, n % record, n / record);
+    if (pictures_reserve(out, (int64_t)(n / record))) return -1;
     const int64_t before = out->n;
     for (size_t i = 0; i < n / record; i++) {
         const uint8_t *x = (const uint8_t *)bytes + i * record;
         if (x[f->label] >= f->classes) {
             out->n = before;
-            return text_fail(msg, msg_size, "%s: record %zu: label %d, expected 0 to %d", name, i + 1, x[f->label],
-                             f->classes - 1);
+            return adamod__refuse("%s: record %zu: label %d, expected 0 to %d", name, i + 1, x[f->label],
+                                  f->classes - 1);
         }
         out->labels[out->n] = x[f->label];
         take_pixels(out->bytes + (size_t)out->n++ * pictures_bytes(out), x + f->labels);
@@ -68,44 +68,44 @@ int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, ci
 
 /* ---- files ---- */
 
-static int read_file(pictures *out, const char *path, const cifar_options *o, char *msg, size_t msg_size) {
+static int read_file(pictures *out, const char *path, const cifar_options *o) {
     const cifar_format *f = &formats[o->kind];
     const int64_t record = f->labels + 3 * PLANE, records = o->test ? f->test_records : f->train_records;
     const int64_t whole = record * records;
     struct stat info;
     char *bytes;
     size_t n;
-    if (stat(path, &info)) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+    if (stat(path, &info)) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
     if (!o->any_size && info.st_size != whole)
-        return text_fail(msg, msg_size, "%s: %lld bytes, expected %lld: %lld records of %lld%s", path,
-                         (long long)info.st_size, (long long)whole, (long long)records, (long long)record,
-                         info.st_size < whole ? "; it is cut short" : "");
-    if (text_read(path, &bytes, &n, msg, msg_size)) return -1;
-    const int failed = cifar_parse(out, path, bytes, n, o->kind, msg, msg_size);
+        return adamod__refuse("%s: %lld bytes, expected %lld: %lld records of %lld%s", path, (long long)info.st_size,
+                              (long long)whole, (long long)records, (long long)record,
+                              info.st_size < whole ? "; it is cut short" : "");
+    if (text_read(path, &bytes, &n)) return -1;
+    const int failed = cifar_parse(out, path, bytes, n, o->kind);
     free(bytes);
     return failed;
 }
 
-static int name_classes(class_names *out, const char *directory, const cifar_format *f, char *msg, size_t msg_size) {
+static int name_classes(class_names *out, const char *directory, const cifar_format *f) {
     char path[1200];
     struct stat info;
     snprintf(path, sizeof path, "%s/%s", directory, f->names);
     if (stat(path, &info) == 0) {
-        if (class_names_load(out, path, msg, msg_size)) return -1;
+        if (class_names_load(out, path)) return -1;
         const int n = out->n;
         if (n == f->classes) return 0;
         class_names_free(out);
-        return text_fail(msg, msg_size, "%s: names of %d classes, expected %d", path, n, f->classes);
+        return adamod__refuse("%s: names of %d classes, expected %d", path, n, f->classes);
     }
     for (int i = 0; i < f->classes; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
-        if (class_names_add(out, number, msg, msg_size)) return -1;
+        if (class_names_add(out, number)) return -1;
     }
     return 0;
 }
 
-int cifar_read(pictures *out, const char *directory, const cifar_options *o, char *msg, size_t msg_size) {
+int cifar_read(pictures *out, const char *directory, const cifar_options *o) {
     const cifar_format *f = &formats[o->kind];
     const char *const *files = o->test ? f->test : f->train;
     const int64_t before = out->n;
@@ -114,12 +114,11 @@ int cifar_read(pictures *out, const char *directory, const cifar_options *o, cha
     snprintf(folder, sizeof folder, "%s/%s", directory, f->folder);
     if (stat(folder, &info)) snprintf(folder, sizeof folder, "%s", directory);
     if (out->classes.n && out->classes.n != f->classes)
-        return text_fail(msg, msg_size, "%s: %d classes, expected %d, as the model has", folder, f->classes,
-                         out->classes.n);
-    int failed = out->classes.n ? 0 : name_classes(&out->classes, folder, f, msg, msg_size);
+        return adamod__refuse("%s: %d classes, expected %d, as the model has", folder, f->classes, out->classes.n);
+    int failed = out->classes.n ? 0 : name_classes(&out->classes, folder, f);
     for (int i = 0; !failed && files[i]; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        failed = read_file(out, path, o, msg, msg_size);
+        failed = read_file(out, path, o);
     }
     if (failed) out->n = before;
     return failed ? -1 : 0;

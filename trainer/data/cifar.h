@@ -26,10 +26,9 @@ typedef struct cifar_options {
 
 /* Appends a set's pictures, which must be of size 32, and names the classes if they have no names yet. directory: where
  * the files are, or their folder cifar-10-batches-bin or cifar-100-binary. */
-int cifar_read(pictures *out, const char *directory, const cifar_options *o, char *msg, size_t msg_size);
+int cifar_read(pictures *out, const char *directory, const cifar_options *o);
 
 /* The same of the bytes of one file; name stands for it in messages. */
-int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, cifar_kind kind, char *msg,
-                size_t msg_size);
+int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, cifar_kind kind);
 
 #endif

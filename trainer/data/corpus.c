@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "data/corpus.h"
+#include "core/error.h"
 #include "data/number_words.h"
 #include "data/shuffle.h"
 #include "data/text_input.h"
@@ -62,8 +63,6 @@ typedef struct reader {
     const corpus_file *src, *tgt;
     const corpus_options *options;
     builder to;
-    char *msg;
-    size_t msg_size;
 } reader;
 
 static text_slice without_return(text_slice line) {
@@ -87,8 +86,8 @@ static int filter_empty(reader *r, int64_t number, text_slice src, text_slice tg
     if (!src_blank && !blank(tgt)) return 0;
     r->to.text->report.empty++;
     if (r->options->empty == CORPUS_SKIP) return 1;
-    return text_fail(r->msg, r->msg_size, "%s:%" PRId64 ": empty line, expected a sentence",
-                     src_blank ? r->src->name : r->tgt->name, number);
+    return adamod__refuse("%s:%" PRId64 ": empty line, expected a sentence", src_blank ? r->src->name : r->tgt->name,
+                          number);
 }
 
 static int filter_ratio(reader *r, int64_t src_tokens, int64_t tgt_tokens) {
@@ -113,13 +112,13 @@ static int filter_long(reader *r, int64_t number, int64_t src_tokens, int64_t tg
     }
     report->too_long++;
     if (r->options->too_long == CORPUS_SKIP) return 1;
-    return text_fail(r->msg, r->msg_size, "%s:%" PRId64 ": %" PRId64 " tokens, expected at most %" PRId64,
-                     src_long ? r->src->name : r->tgt->name, number, src_long ? src_tokens : tgt_tokens, max);
+    return adamod__refuse("%s:%" PRId64 ": %" PRId64 " tokens, expected at most %" PRId64,
+                          src_long ? r->src->name : r->tgt->name, number, src_long ? src_tokens : tgt_tokens, max);
 }
 
 static int read_pair(reader *r, int64_t number, text_slice src, text_slice tgt) {
-    if (text_check(src, r->src->name, number, r->msg, r->msg_size)) return -1;
-    if (text_check(tgt, r->tgt->name, number, r->msg, r->msg_size)) return -1;
+    if (text_check(src, r->src->name, number)) return -1;
+    if (text_check(tgt, r->tgt->name, number)) return -1;
     int skip = filter_empty(r, number, src, tgt);
     if (skip) return skip < 0 ? -1 : 0;
     int64_t src_tokens = text_count_tokens(r->options->unit, src),
@@ -127,7 +126,7 @@ static int read_pair(reader *r, int64_t number, text_slice src, text_slice tgt) 
     skip = filter_ratio(r, src_tokens, tgt_tokens);
     if (!skip) skip = filter_long(r, number, src_tokens, tgt_tokens, &src, &tgt);
     if (skip) return skip < 0 ? -1 : 0;
-    return builder_add(&r->to, src, tgt) ? text_fail(r->msg, r->msg_size, "%s: out of memory", r->src->name) : 0;
+    return builder_add(&r->to, src, tgt) ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", r->src->name) : 0;
 }
 
 static int read_pairs(reader *r, text_slice src, text_slice tgt) {
@@ -136,50 +135,47 @@ static int read_pairs(reader *r, text_slice src, text_slice tgt) {
     while (text_next_line(&src, &src_line) && text_next_line(&tgt, &tgt_line))
         if (read_pair(r, ++text->report.lines, without_return(src_line), without_return(tgt_line))) return -1;
     if (text->n) return 0;
-    if (!text->report.lines) return text_fail(r->msg, r->msg_size, "%s: no lines, expected sentences", r->src->name);
-    return text_fail(r->msg, r->msg_size,
-                     "%s: none of %" PRId64 " lines left: %" PRId64 " empty, %" PRId64 " of unequal length, %" PRId64
-                     " too long",
-                     r->src->name, text->report.lines, text->report.empty, text->report.ratio, text->report.too_long);
+    if (!text->report.lines) return adamod__refuse("%s: no lines, expected sentences", r->src->name);
+    return adamod__refuse(
+        "%s: none of %" PRId64 " lines left: %" PRId64 " empty, %" PRId64 " of unequal length, %" PRId64 " too long",
+        r->src->name, text->report.lines, text->report.empty, text->report.ratio, text->report.too_long);
 }
 
-static int check_options(const corpus_options *options, char *msg, size_t msg_size) {
+static int check_options(const corpus_options *options) {
     if (options->max_tokens < 0)
-        return text_fail(msg, msg_size, "corpus: max_tokens is %" PRId64 ", expected >= 0", options->max_tokens);
+        return adamod__refuse("corpus: max_tokens is %" PRId64 ", expected >= 0", options->max_tokens);
     if (options->max_ratio && !(options->max_ratio >= 1))
-        return text_fail(msg, msg_size, "corpus: max_ratio is %g, expected 0 or >= 1", options->max_ratio);
+        return adamod__refuse("corpus: max_ratio is %g, expected 0 or >= 1", options->max_ratio);
     if (options->empty == CORPUS_TRUNCATE)
-        return text_fail(msg, msg_size, "corpus: empty lines cannot be truncated, expected refuse or skip");
+        return adamod__refuse("corpus: empty lines cannot be truncated, expected refuse or skip");
     return 0;
 }
 
-int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tgt, const corpus_options *options,
-                 char *msg, size_t msg_size) {
+int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tgt, const corpus_options *options) {
     *out = (corpus_text){0};
-    if (check_options(options, msg, msg_size)) return -1;
+    if (check_options(options)) return -1;
     text_slice src_bytes = src->bytes, tgt_bytes = tgt->bytes;
     int64_t lines = text_count_lines(src_bytes), tgt_lines = text_count_lines(tgt_bytes);
     if (lines != tgt_lines)
-        return text_fail(msg, msg_size, "%s has %" PRId64 " lines and %s has %" PRId64 ", expected the same number",
-                         src->name, lines, tgt->name, tgt_lines);
-    reader r = {.src = src, .tgt = tgt, .options = options, .msg = msg, .msg_size = msg_size};
+        return adamod__refuse("%s has %" PRId64 " lines and %s has %" PRId64 ", expected the same number", src->name,
+                              lines, tgt->name, tgt_lines);
+    reader r = {.src = src, .tgt = tgt, .options = options};
     int status = builder_start(&r.to, out, options->unit, lines)
-                     ? text_fail(msg, msg_size, "%s: out of memory", src->name)
+                     ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", src->name)
                      : read_pairs(&r, src_bytes, tgt_bytes);
     if (status) corpus_text_free(out);
     return status;
 }
 
-int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, const corpus_options *options,
-                  char *msg, size_t msg_size) {
+int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, const corpus_options *options) {
     char *src_bytes = NULL, *tgt_bytes = NULL;
     corpus_file src = {.name = src_path}, tgt = {.name = tgt_path};
     *out = (corpus_text){0};
-    int status = text_input_read(src_path, &src_bytes, &src.bytes.n, msg, msg_size);
-    if (!status) status = text_input_read(tgt_path, &tgt_bytes, &tgt.bytes.n, msg, msg_size);
+    int status = text_input_read(src_path, &src_bytes, &src.bytes.n);
+    if (!status) status = text_input_read(tgt_path, &tgt_bytes, &tgt.bytes.n);
     src.bytes.bytes = src_bytes;
     tgt.bytes.bytes = tgt_bytes;
-    if (!status) status = corpus_parse(out, &src, &tgt, options, msg, msg_size);
+    if (!status) status = corpus_parse(out, &src, &tgt, options);
     free(src_bytes);
     free(tgt_bytes);
     return status;
@@ -247,14 +243,13 @@ static int draw(pools *p, int split, uint64_t seed, int64_t n, corpus_text *out)
 }
 
 int corpus_numbers(uint64_t seed, int64_t n_train, int64_t n_valid, int64_t n_test, corpus_text *train,
-                   corpus_text *valid, corpus_text *test, char *msg, size_t msg_size) {
+                   corpus_text *valid, corpus_text *test) {
     *train = *valid = *test = (corpus_text){0};
     if (n_train < 1 || n_train > CORPUS_NUMBERS_TRAIN)
-        return text_fail(msg, msg_size, "numbers: %" PRId64 " training pairs, expected 1 to %d", n_train,
-                         CORPUS_NUMBERS_TRAIN);
+        return adamod__refuse("numbers: %" PRId64 " training pairs, expected 1 to %d", n_train, CORPUS_NUMBERS_TRAIN);
     if (n_valid < 0 || n_valid > CORPUS_NUMBERS_HELD_OUT || n_test < 0 || n_test > CORPUS_NUMBERS_HELD_OUT)
-        return text_fail(msg, msg_size, "numbers: %" PRId64 " validation and %" PRId64 " test pairs, expected 0 to %d",
-                         n_valid, n_test, CORPUS_NUMBERS_HELD_OUT);
+        return adamod__refuse("numbers: %" PRId64 " validation and %" PRId64 " test pairs, expected 0 to %d", n_valid,
+                              n_test, CORPUS_NUMBERS_HELD_OUT);
     pools *p = malloc(sizeof *p);
     int status = p ? 0 : -1;
     if (p) fill_pools(p);
@@ -266,7 +261,7 @@ int corpus_numbers(uint64_t seed, int64_t n_train, int64_t n_valid, int64_t n_te
     corpus_text_free(train);
     corpus_text_free(valid);
     corpus_text_free(test);
-    return text_fail(msg, msg_size, "numbers: out of memory");
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "numbers: out of memory");
 }
 
 /* ---- Ids --------------------------------------------------------------------------------------------------------- */
@@ -277,15 +272,14 @@ static int count_side(vocab_counter *counter, const corpus_text *text, const cor
     return 0;
 }
 
-int corpus_vocab(const corpus_text *text, int sides, const vocab_options *options, vocab **out, char *msg,
-                 size_t msg_size) {
+int corpus_vocab(const corpus_text *text, int sides, const vocab_options *options, vocab **out) {
     *out = NULL;
     vocab_counter *counter = vocab_counter_create();
     int status = counter ? 0 : -1;
     if (!status && sides & CORPUS_SOURCE) status = count_side(counter, text, &text->src);
     if (!status && sides & CORPUS_TARGET) status = count_side(counter, text, &text->tgt);
-    if (status) text_fail(msg, msg_size, "vocabulary: out of memory");
-    else status = vocab_build(out, counter, options, msg, msg_size);
+    if (status) adamod__fail(ADAMOD_ERROR_MEMORY, "vocabulary: out of memory");
+    else status = vocab_build(out, counter, options);
     vocab_counter_free(counter);
     return status;
 }
@@ -305,12 +299,11 @@ static int encode_side(corpus_side *side, const corpus_text *text, const corpus_
     return 0;
 }
 
-int corpus_encode(corpus *out, const corpus_text *text, const vocab *src, const vocab *tgt, char *msg,
-                  size_t msg_size) {
+int corpus_encode(corpus *out, const corpus_text *text, const vocab *src, const vocab *tgt) {
     *out = (corpus){.n = text->n};
     if (!encode_side(&out->src, text, &text->src, src) && !encode_side(&out->tgt, text, &text->tgt, tgt)) return 0;
     corpus_free(out);
-    return text_fail(msg, msg_size, "corpus: out of memory");
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "corpus: out of memory");
 }
 
 void corpus_free(corpus *c) {

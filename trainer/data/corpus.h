@@ -1,15 +1,15 @@
 /* corpus.h - sentence pairs: as text, generated or read from two files; and as the ids of their tokens.
  *
  *     corpus_text train, valid, test;
- *     if (corpus_numbers(seed, 20000, 500, 500, &train, &valid, &test, msg, sizeof msg)) ...
+ *     if (corpus_numbers(seed, 20000, 500, 500, &train, &valid, &test)) ...
  *     vocab *german, *english;
- *     if (corpus_vocab(&train, CORPUS_SOURCE, &(vocab_options){0}, &german, msg, sizeof msg)) ...
- *     if (corpus_vocab(&train, CORPUS_TARGET, &(vocab_options){0}, &english, msg, sizeof msg)) ...
+ *     if (corpus_vocab(&train, CORPUS_SOURCE, &(vocab_options){0}, &german)) ...
+ *     if (corpus_vocab(&train, CORPUS_TARGET, &(vocab_options){0}, &english)) ...
  *     corpus pairs;
- *     if (corpus_encode(&pairs, &train, german, english, msg, sizeof msg)) ...
+ *     if (corpus_encode(&pairs, &train, german, english)) ...
  *
- * Functions that can fail return 0, or -1 and one line in msg (msg_size may be 0) that names the file, the line and
- * what was expected; what they were to make is then empty and need not be freed.
+ * Messages name the file, the line and what was expected. After a failure, what was to be made is empty and need not be
+ * freed.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -62,8 +62,7 @@ typedef struct corpus_options {
 /* UTF-8, a sentence a line, as many in both; text_input.h says what files may be. A line may end in "\r\n".
  * Lengths do not count </s>. A pair is looked at for empty lines first, then for its ratio, before anything is
  * truncated, then for its length; the report counts it once. */
-int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, const corpus_options *options,
-                  char *msg, size_t msg_size);
+int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, const corpus_options *options);
 
 /* The same for the bytes of two files in memory, unpacked and without a byte order mark; names are for messages only. */
 typedef struct corpus_file {
@@ -71,8 +70,7 @@ typedef struct corpus_file {
     text_slice bytes;
 } corpus_file;
 
-int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tgt, const corpus_options *options,
-                 char *msg, size_t msg_size);
+int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tgt, const corpus_options *options);
 
 /* ---- German number words to English ------------------------------------------------------------------------------ */
 
@@ -89,15 +87,14 @@ int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tg
 #define CORPUS_NUMBERS_LONGEST 95     /* no sentence has more tokens */
 
 int corpus_numbers(uint64_t seed, int64_t n_train, int64_t n_valid, int64_t n_test, corpus_text *train,
-                   corpus_text *valid, corpus_text *test, char *msg, size_t msg_size);
+                   corpus_text *valid, corpus_text *test);
 
 /* ---- Ids --------------------------------------------------------------------------------------------------------- */
 
 enum { CORPUS_SOURCE = 1, CORPUS_TARGET = 2 };
 
 /* The vocabulary of one side, or with CORPUS_SOURCE | CORPUS_TARGET a joint one. */
-int corpus_vocab(const corpus_text *text, int sides, const vocab_options *options, vocab **out, char *msg,
-                 size_t msg_size);
+int corpus_vocab(const corpus_text *text, int sides, const vocab_options *options, vocab **out);
 
 typedef struct corpus_side {
     int32_t *ids; /* of all sentences end to end, without <s> and </s> */
@@ -113,7 +110,7 @@ typedef struct corpus {
 static inline int64_t corpus_length(const corpus_side *side, int64_t i) { return side->at[i + 1] - side->at[i]; }
 
 /* src and tgt may be one vocabulary. Neither they nor the text are kept. */
-int corpus_encode(corpus *out, const corpus_text *text, const vocab *src, const vocab *tgt, char *msg, size_t msg_size);
+int corpus_encode(corpus *out, const corpus_text *text, const vocab *src, const vocab *tgt);
 void corpus_free(corpus *c);
 
 #endif

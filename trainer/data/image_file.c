@@ -1,5 +1,6 @@
 #include "data/image_file.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <stdlib.h>
@@ -36,28 +37,28 @@ void image_free(image *x) {
 #if defined(ADAMOD_PNG) || defined(ADAMOD_JPEG)
 /* Of a file of n bytes. Neither format packs more than 8 x 1032 pixels into a byte: the densest is PNG's, of a bit each, by
  * deflate. What claims more is refused before memory is asked for. */
-static int check_size(uint64_t width, uint64_t height, size_t n, char *msg, size_t msg_size) {
+static int check_size(uint64_t width, uint64_t height, size_t n) {
     if (width < 1 || height < 1 || width > IMAGE_MOST_SIDE || height > IMAGE_MOST_SIDE ||
         width * height > IMAGE_MOST_PIXELS)
-        return text_fail(msg, msg_size, "%llu x %llu pixels, expected at most %d a side and %d in all",
-                         (unsigned long long)width, (unsigned long long)height, IMAGE_MOST_SIDE, IMAGE_MOST_PIXELS);
+        return adamod__refuse("%llu x %llu pixels, expected at most %d a side and %d in all", (unsigned long long)width,
+                              (unsigned long long)height, IMAGE_MOST_SIDE, IMAGE_MOST_PIXELS);
     if (width * height / (8 * 1032) <= n) return 0;
-    return text_fail(msg, msg_size, "%llu x %llu pixels are more than %zu bytes can hold", (unsigned long long)width,
-                     (unsigned long long)height, n);
+    return adamod__refuse("%llu x %llu pixels are more than %zu bytes can hold", (unsigned long long)width,
+                          (unsigned long long)height, n);
 }
 #endif
 
 /* ---- PNG ---- */
 
 #if defined(ADAMOD_PNG)
-static int read_pixels(png_image *png, image *out, char *msg, size_t msg_size) {
+static int read_pixels(png_image *png, image *out) {
     png->format = PNG_FORMAT_RGBA;           /* with transparency, which is then left out: nothing is blended */
     png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* which 16 bits are everywhere but in libpng: it takes them for linear */
     uint8_t *rgba = malloc(PNG_IMAGE_SIZE(*png));
-    if (!rgba) return text_fail(msg, msg_size, "out of memory for %u x %u pixels", png->width, png->height);
+    if (!rgba) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %u x %u pixels", png->width, png->height);
     if (!png_image_finish_read(png, NULL, rgba, 0, NULL)) {
         free(rgba);
-        return text_fail(msg, msg_size, "%s", png->message);
+        return adamod__refuse("%s", png->message);
     }
     const size_t pixels = (size_t)png->width * png->height;
     for (size_t i = 0; i < pixels; i++) memmove(rgba + 3 * i, rgba + 4 * i, 3);
@@ -65,18 +66,18 @@ static int read_pixels(png_image *png, image *out, char *msg, size_t msg_size) {
     return 0;
 }
 
-static int decode_png(image *out, const void *bytes, size_t n, char *msg, size_t msg_size) {
+static int decode_png(image *out, const void *bytes, size_t n) {
     png_image png = {.version = PNG_IMAGE_VERSION};
-    if (!png_image_begin_read_from_memory(&png, bytes, n)) return text_fail(msg, msg_size, "%s", png.message);
-    int failed = check_size(png.width, png.height, n, msg, msg_size);
-    if (!failed) failed = read_pixels(&png, out, msg, msg_size);
+    if (!png_image_begin_read_from_memory(&png, bytes, n)) return adamod__refuse("%s", png.message);
+    int failed = check_size(png.width, png.height, n);
+    if (!failed) failed = read_pixels(&png, out);
     png_image_free(&png);
     return failed;
 }
 #else
-static int decode_png(image *out, const void *bytes, size_t n, char *msg, size_t msg_size) {
+static int decode_png(image *out, const void *bytes, size_t n) {
     (void)out, (void)bytes, (void)n;
-    return text_fail(msg, msg_size, "this build reads no PNG: it was made without libpng");
+    return adamod__refuse("this build reads no PNG: it was made without libpng");
 }
 #endif
 
@@ -122,9 +123,9 @@ typedef struct jpeg_work {
     uint8_t *pixels, *inks;
 } jpeg_work;
 
-static int read_rows(jpeg_work *w, size_t n, int least, image *out, char *msg, size_t msg_size) {
+static int read_rows(jpeg_work *w, size_t n, int least, image *out) {
     struct jpeg_decompress_struct *j = &w->jpeg;
-    if (check_size(j->image_width, j->image_height, n, msg, msg_size)) return -1;
+    if (check_size(j->image_width, j->image_height, n)) return -1;
     const bool inks = j->jpeg_color_space == JCS_CMYK || j->jpeg_color_space == JCS_YCCK;
     j->out_color_space = inks ? JCS_CMYK : JCS_RGB;
     j->scale_num = 1;
@@ -135,7 +136,7 @@ static int read_rows(jpeg_work *w, size_t n, int least, image *out, char *msg, s
     w->pixels = malloc(row * j->output_height);
     if (inks) w->inks = malloc(4 * (size_t)j->output_width);
     if (!w->pixels || (inks && !w->inks))
-        return text_fail(msg, msg_size, "out of memory for %u x %u pixels", j->output_width, j->output_height);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %u x %u pixels", j->output_width, j->output_height);
     while (j->output_scanline < j->output_height) {
         uint8_t *to = w->pixels + row * j->output_scanline, *line = inks ? w->inks : to;
         jpeg_read_scanlines(j, &line, 1);
@@ -147,20 +148,20 @@ static int read_rows(jpeg_work *w, size_t n, int least, image *out, char *msg, s
     return 0;
 }
 
-static int try_jpeg(jpeg_work *w, image *out, const void *bytes, size_t n, int least, char *msg, size_t msg_size) {
-    if (setjmp(w->failure.back)) return text_fail(msg, msg_size, "%s", w->failure.text);
+static int try_jpeg(jpeg_work *w, image *out, const void *bytes, size_t n, int least) {
+    if (setjmp(w->failure.back)) return adamod__refuse("%s", w->failure.text);
     jpeg_create_decompress(&w->jpeg);
     jpeg_mem_src(&w->jpeg, bytes, (unsigned long)n);
     jpeg_read_header(&w->jpeg, TRUE);
-    return read_rows(w, n, least, out, msg, msg_size);
+    return read_rows(w, n, least, out);
 }
 
-static int decode_jpeg(image *out, const void *bytes, size_t n, int least, char *msg, size_t msg_size) {
+static int decode_jpeg(image *out, const void *bytes, size_t n, int least) {
     jpeg_work w = {.pixels = NULL};
     w.jpeg.err = jpeg_std_error(&w.failure.manager);
     w.failure.manager.error_exit = jpeg_fails;
     w.failure.manager.emit_message = jpeg_warns;
-    const int failed = try_jpeg(&w, out, bytes, n, least, msg, msg_size);
+    const int failed = try_jpeg(&w, out, bytes, n, least);
     if (failed) image_free(out);
     jpeg_destroy_decompress(&w.jpeg);
     free(w.pixels);
@@ -168,33 +169,34 @@ static int decode_jpeg(image *out, const void *bytes, size_t n, int least, char 
     return failed;
 }
 #else
-static int decode_jpeg(image *out, const void *bytes, size_t n, int least, char *msg, size_t msg_size) {
+static int decode_jpeg(image *out, const void *bytes, size_t n, int least) {
     (void)out, (void)bytes, (void)n, (void)least;
-    return text_fail(msg, msg_size, "this build reads no JPEG: it was made without libjpeg");
+    return adamod__refuse("this build reads no JPEG: it was made without libjpeg");
 }
 #endif
 
 /* ---- either ---- */
 
-int image_decode(image *out, const void *bytes, size_t n, int least, char *msg, size_t msg_size) {
+int image_decode(image *out, const void *bytes, size_t n, int least) {
     static const uint8_t png[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}, jpeg[] = {0xff, 0xd8, 0xff};
     *out = (image){0};
-    if (n >= sizeof png && memcmp(bytes, png, sizeof png) == 0) return decode_png(out, bytes, n, msg, msg_size);
-    if (n >= sizeof jpeg && memcmp(bytes, jpeg, sizeof jpeg) == 0)
-        return decode_jpeg(out, bytes, n, least, msg, msg_size);
-    return text_fail(msg, msg_size, n ? "neither PNG nor JPEG" : "the file is empty");
+    if (n >= sizeof png && memcmp(bytes, png, sizeof png) == 0) return decode_png(out, bytes, n);
+    if (n >= sizeof jpeg && memcmp(bytes, jpeg, sizeof jpeg) == 0) return decode_jpeg(out, bytes, n, least);
+    return adamod__refuse(n ? "neither PNG nor JPEG" : "the file is empty");
 }
 
-int image_read(image *out, const char *path, int least, char *msg, size_t msg_size) {
-    char *bytes, why[1200];
+int image_read(image *out, const char *path, int least) {
+    char *bytes, named[4200];
     size_t n;
     *out = (image){0};
-    if (text_read(path, &bytes, &n, why, sizeof why)) {
-        const size_t named = strlen(path); /* "PATH: reason" */
-        const bool begins = strncmp(why, path, named) == 0 && strncmp(why + named, ": ", 2) == 0;
-        return text_fail(msg, msg_size, "%s", begins ? why + named + 2 : why);
+    if (text_read(path, &bytes, &n)) {
+        const char *why = adamod__last_message(); /* "PATH: reason" */
+        snprintf(named, sizeof named, "%s: ", path);
+        adamod__make_plain(named);
+        const size_t skipped = strncmp(why, named, strlen(named)) == 0 ? strlen(named) : 0;
+        return adamod__fail(ADAMOD_ERROR_IO, "%s", why + skipped);
     }
-    const int failed = image_decode(out, bytes, n, least, msg, msg_size);
+    const int failed = image_decode(out, bytes, n, least);
     free(bytes);
     return failed;
 }
@@ -252,7 +254,7 @@ static void scale_row(const image *x, int y, const line_weights *w, int size, fl
 
 static uint8_t to_byte(float x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x + 0.5f); }
 
-int image_square(const image *x, int size, uint8_t *out, char *msg, size_t msg_size) {
+int image_square(const image *x, int size, uint8_t *out) {
     const int side = x->width < x->height ? x->width : x->height;
     line_weights across = {0}, down = {0};
     const size_t numbers = 3 * (size_t)size;
@@ -276,13 +278,13 @@ int image_square(const image *x, int size, uint8_t *out, char *msg, size_t msg_s
     free_weights(&down);
     free(rows);
     free(sum);
-    return made ? 0 : text_fail(msg, msg_size, "out of memory for scaling a picture");
+    return made ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for scaling a picture");
 }
 
-int image_read_square(const char *path, int size, uint8_t *out, char *msg, size_t msg_size) {
+int image_read_square(const char *path, int size, uint8_t *out) {
     image x;
-    if (image_read(&x, path, 2 * size, msg, msg_size)) return -1;
-    const int failed = image_square(&x, size, out, msg, msg_size);
+    if (image_read(&x, path, 2 * size)) return -1;
+    const int failed = image_square(&x, size, out);
     image_free(&x);
     return failed;
 }

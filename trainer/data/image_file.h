@@ -1,7 +1,5 @@
 /* image_file.h - a picture out of a PNG or JPEG file, as far as this build has libpng and libjpeg; and scaled to a square.
  *
- * Functions that can fail return 0, or -1 and one line in msg (msg_size may be 0).
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef IMAGE_FILE_H
@@ -25,15 +23,15 @@ const char *image_formats(void);
 /* Reads a file, or its bytes; which format it is, its first bytes say. Grey becomes grey of three channels, transparency is
  * left out. A JPEG's decoder may halve a picture, once or more, as long as both sides keep `least` pixels, which is
  * faster; 0: it must not. Reasons do not name the file. */
-int image_read(image *out, const char *path, int least, char *msg, size_t msg_size);
-int image_decode(image *out, const void *bytes, size_t n, int least, char *msg, size_t msg_size);
+int image_read(image *out, const char *path, int least);
+int image_decode(image *out, const void *bytes, size_t n, int least);
 void image_free(image *x);
 
 /* The square in the middle, scaled to [size, size, 3]: bilinear, antialiased, that is with a triangle as wide as two pixels
  * of whichever is coarser, as Pillow's BILINEAR does it. */
-int image_square(const image *x, int size, uint8_t *out, char *msg, size_t msg_size);
+int image_square(const image *x, int size, uint8_t *out);
 
 /* Both: a file as [size, size, 3]. A JPEG is halved down to twice the size before. */
-int image_read_square(const char *path, int size, uint8_t *out, char *msg, size_t msg_size);
+int image_read_square(const char *path, int size, uint8_t *out);
 
 #endif

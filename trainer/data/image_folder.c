@@ -1,6 +1,6 @@
 #include "data/image_folder.h"
 
-#include "support/text.h"
+#include "core/error.h"
 #include "data/image_file.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@ void image_names_free(image_names *l) {
     *l = (image_names){0};
 }
 
-int image_names_add(image_names *l, const char *name, char *msg, size_t msg_size) {
+int image_names_add(image_names *l, const char *name) {
     char *copy = strdup(name);
     if (l->n == l->room) {
         const int64_t room = l->room ? 2 * l->room : 64;
@@ -28,7 +28,7 @@ int image_names_add(image_names *l, const char *name, char *msg, size_t msg_size
     }
     if (!copy || l->n == l->room) {
         free(copy);
-        return text_fail(msg, msg_size, "out of memory for the names of files");
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of files");
     }
     l->name[l->n++] = copy;
     return 0;
@@ -55,15 +55,14 @@ static void pass_over(image_folder_report *report, const char *class, const char
 }
 
 /* Directories (class NULL), or files of pictures, in order. */
-static int list(image_names *out, const char *directory, const char *class, image_folder_report *report, char *msg,
-                size_t msg_size) {
+static int list(image_names *out, const char *directory, const char *class, image_folder_report *report) {
     const bool directories = !class;
     char path[2400];
     struct stat info;
     int failed = 0;
     DIR *d = opendir(directory);
     *out = (image_names){0};
-    if (!d) return text_fail(msg, msg_size, "%s: cannot open: %s", directory, strerror(errno));
+    if (!d) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", directory, strerror(errno));
     errno = 0;
     for (const struct dirent *e; !failed && (e = readdir(d)); errno = 0) {
         if (e->d_name[0] == '.') continue;
@@ -75,12 +74,12 @@ static int list(image_names *out, const char *directory, const char *class, imag
         if (n >= (int)sizeof path) continue;
         const bool there =
             stat(path, &info) == 0; /* else a link to nowhere: a picture that cannot be read, or a class */
-        if (directories && !there) failed = text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+        if (directories && !there) failed = adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
         else if (!there || (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
-            failed = image_names_add(out, e->d_name, msg, msg_size);
+            failed = image_names_add(out, e->d_name);
         else if (is_picture(e->d_name)) pass_over(report, class, e->d_name);
     }
-    if (!failed && errno) failed = text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
+    if (!failed && errno) failed = adamod__fail(ADAMOD_ERROR_IO, "%s: %s", directory, strerror(errno));
     closedir(d);
     if (failed) image_names_free(out);
     else if (out->n) qsort(out->name, (size_t)out->n, sizeof *out->name, by_bytes);
@@ -106,28 +105,28 @@ static bool is_below(const char *path, bool directory) {
 }
 
 /* A directory that cannot be read is listed itself: who reads it as a picture is told why. */
-static int walk(image_names *out, const char *directory, char *msg, size_t msg_size) {
+static int walk(image_names *out, const char *directory) {
     image_names below = {0};
     int failed = 0;
     DIR *d = opendir(directory);
-    if (!d) return image_names_add(out, directory, msg, msg_size);
+    if (!d) return image_names_add(out, directory);
     for (const struct dirent *e; !failed && (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
         char *path = join(directory, e->d_name);
-        if (!path) failed = text_fail(msg, msg_size, "out of memory for the names of files");
-        else if (is_below(path, true)) failed = image_names_add(&below, path, msg, msg_size);
-        else if (is_below(path, false)) failed = image_names_add(out, path, msg, msg_size);
+        if (!path) failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of files");
+        else if (is_below(path, true)) failed = image_names_add(&below, path);
+        else if (is_below(path, false)) failed = image_names_add(out, path);
         free(path);
     }
     closedir(d);
-    for (int64_t i = 0; !failed && i < below.n; i++) failed = walk(out, below.name[i], msg, msg_size);
+    for (int64_t i = 0; !failed && i < below.n; i++) failed = walk(out, below.name[i]);
     image_names_free(&below);
     return failed;
 }
 
-int image_folder_find(image_names *out, const char *directory, char *msg, size_t msg_size) {
+int image_folder_find(image_names *out, const char *directory) {
     const int64_t before = out->n;
-    if (walk(out, directory, msg, msg_size)) return -1;
+    if (walk(out, directory)) return -1;
     if (out->n > before) qsort(out->name + before, (size_t)(out->n - before), sizeof *out->name, by_bytes);
     return 0;
 }
@@ -149,51 +148,47 @@ static void free_work(work *w) {
     image_names_free(&w->paths);
 }
 
-static int list_class(work *w, const char *directory, const char *class, int32_t label, char *msg, size_t msg_size) {
+static int list_class(work *w, const char *directory, const char *class, int32_t label) {
     image_names files;
     char path[4800];
-    if (list(&files, directory, class, w->report, msg, msg_size)) return -1;
+    if (list(&files, directory, class, w->report)) return -1;
     int failed = 0;
     int32_t *grown = realloc(w->labels, (size_t)(w->paths.n + files.n + 1) * sizeof *grown);
     if (grown) w->labels = grown;
-    else failed = text_fail(msg, msg_size, "out of memory for the names of files");
+    else failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of files");
     for (int64_t i = 0; !failed && i < files.n; i++) {
         snprintf(path, sizeof path, "%s/%s", directory, files.name[i]);
         w->labels[w->paths.n] = label;
-        failed = image_names_add(&w->paths, path, msg, msg_size);
+        failed = image_names_add(&w->paths, path);
     }
     image_names_free(&files);
     return failed;
 }
 
-static int name_classes(class_names *c, const image_names *found, const char *directory, char *msg, size_t msg_size) {
-    char why[200];
+static int name_classes(class_names *c, const image_names *found, const char *directory) {
     for (int64_t i = 0; i < found->n; i++) {
-        if (class_names_add(c, found->name[i], why, sizeof why))
-            return text_fail(msg, msg_size, "%s/%s: %s", directory, found->name[i], why);
+        if (class_names_add(c, found->name[i])) return adamod__context("%s/%s: ", directory, found->name[i]);
     }
     return 0;
 }
 
-static int list_classes(work *w, class_names *classes, const char *directory, char *msg, size_t msg_size) {
+static int list_classes(work *w, class_names *classes, const char *directory) {
     image_names found;
     char path[2400];
-    if (list(&found, directory, NULL, w->report, msg, msg_size)) return -1;
+    if (list(&found, directory, NULL, w->report)) return -1;
     int failed = 0;
-    if (!found.n)
-        failed = text_fail(msg, msg_size, "%s: no subdirectory in it, expected one for each class", directory);
-    if (!failed && !classes->n) failed = name_classes(classes, &found, directory, msg, msg_size);
+    if (!found.n) failed = adamod__refuse("%s: no subdirectory in it, expected one for each class", directory);
+    if (!failed && !classes->n) failed = name_classes(classes, &found, directory);
     for (int64_t i = 0; !failed && i < found.n; i++) {
         const int label = class_names_find(classes, found.name[i]);
         snprintf(path, sizeof path, "%s/%s", directory, found.name[i]);
         if (label < 0)
-            failed = text_fail(msg, msg_size, "%s: class '%.60s' is not in the training set", directory, found.name[i]);
-        else failed = list_class(w, path, found.name[i], label, msg, msg_size);
+            failed = adamod__refuse("%s: class '%.60s' is not in the training set", directory, found.name[i]);
+        else failed = list_class(w, path, found.name[i], label);
     }
     image_names_free(&found);
     if (!failed && !w->paths.n)
-        failed =
-            text_fail(msg, msg_size, "%s: no picture in its subdirectories, expected .png, .jpg or .jpeg", directory);
+        failed = adamod__refuse("%s: no picture in its subdirectories, expected .png, .jpg or .jpeg", directory);
     return failed;
 }
 
@@ -201,18 +196,17 @@ static int list_classes(work *w, class_names *classes, const char *directory, ch
 
 static void read_one(void *context, int64_t i, int thread) {
     work *w = context;
-    char why[256];
     (void)thread;
     uint8_t *to = w->to->bytes + (size_t)(w->to->n + i) * pictures_bytes(w->to);
-    const int failed = image_read_square(w->paths.name[i], w->to->size, to, why, sizeof why);
-    if (failed) w->reasons[i] = strdup(why);
+    const int failed = image_read_square(w->paths.name[i], w->to->size, to);
+    if (failed) w->reasons[i] = strdup(adamod__last_message());
     w->to->labels[w->to->n + i] = failed ? -1 : w->labels[i];
 }
 
 /* Classes that none of the pictures from a place on is of. */
-static int count_missing(const pictures *p, int64_t from, int *out, char *msg, size_t msg_size) {
+static int count_missing(const pictures *p, int64_t from, int *out) {
     bool *seen = calloc((size_t)p->classes.n, sizeof *seen);
-    if (!seen) return text_fail(msg, msg_size, "out of memory for %d classes", p->classes.n);
+    if (!seen) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d classes", p->classes.n);
     *out = p->classes.n;
     for (int64_t i = from; i < p->n; i++) {
         *out -= !seen[p->labels[i]];
@@ -223,7 +217,7 @@ static int count_missing(const pictures *p, int64_t from, int *out, char *msg, s
 }
 
 /* Closes the gaps of those that could not be read. */
-static int gather(work *w, bool skip, image_folder_report *report, char *msg, size_t msg_size) {
+static int gather(work *w, bool skip, image_folder_report *report) {
     pictures *p = w->to;
     const size_t bytes = pictures_bytes(p);
     int64_t kept = p->n;
@@ -239,35 +233,34 @@ static int gather(work *w, bool skip, image_folder_report *report, char *msg, si
     }
     if (report->unreadable && (!skip || kept == p->n)) {
         const bool others = report->unreadable > 1;
-        if (!others) return text_fail(msg, msg_size, "%s", report->first);
-        return text_fail(msg, msg_size, "%s; %lld of %lld pictures cannot be read", report->first,
-                         (long long)report->unreadable, (long long)report->files);
+        if (!others) return adamod__refuse("%s", report->first);
+        return adamod__refuse("%s; %lld of %lld pictures cannot be read", report->first, (long long)report->unreadable,
+                              (long long)report->files);
     }
     p->n = kept;
     return 0;
 }
 
-int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_report *report,
-                      char *msg, size_t msg_size) {
+int image_folder_read(pictures *out, const char *directory, const image_folder_options *o,
+                      image_folder_report *report) {
     work w = {.to = out, .report = report};
     const bool named = out->classes.n > 0;
     const int64_t before = out->n;
     *report = (image_folder_report){0};
     int failed = *image_formats() ? 0
-                                  : text_fail(msg, msg_size,
-                                              "%s: this build reads no pictures: it was made without "
-                                              "libpng and libjpeg",
-                                              directory);
-    if (!failed) failed = list_classes(&w, &out->classes, directory, msg, msg_size);
-    if (!failed) failed = pictures_reserve(out, w.paths.n, msg, msg_size);
+                                  : adamod__refuse("%s: this build reads no pictures: it was made without "
+                                                   "libpng and libjpeg",
+                                                   directory);
+    if (!failed) failed = list_classes(&w, &out->classes, directory);
+    if (!failed) failed = pictures_reserve(out, w.paths.n);
     if (!failed && !(w.reasons = calloc((size_t)w.paths.n, sizeof *w.reasons)))
-        failed = text_fail(msg, msg_size, "out of memory for %lld pictures", (long long)w.paths.n);
+        failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld pictures", (long long)w.paths.n);
     if (!failed) {
         report->files = w.paths.n;
         pictures_each(&o->crew, w.paths.n, read_one, &w);
-        failed = gather(&w, o->skip, report, msg, msg_size);
+        failed = gather(&w, o->skip, report);
     }
-    if (!failed && count_missing(out, before, &report->missing, msg, msg_size)) {
+    if (!failed && count_missing(out, before, &report->missing)) {
         out->n = before;
         failed = -1;
     }

@@ -29,19 +29,18 @@ typedef struct image_folder_report {
 
 /* Appends the pictures, scaled to out->size (image_square). Where out has no classes yet, those of this directory become
  * its; else there must be no others. */
-int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_report *report,
-                      char *msg, size_t msg_size);
+int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_report *report);
 
 /* Names of files, to be begun as {0}. */
 typedef struct image_names {
     char **name;
     int64_t n, room;
 } image_names;
-int image_names_add(image_names *l, const char *name, char *msg, size_t msg_size);
+int image_names_add(image_names *l, const char *name);
 void image_names_free(image_names *l);
 
 /* Appends all pictures in a directory and in those below it, in the order of their paths' bytes. A directory that cannot be
  * read is one of them. */
-int image_folder_find(image_names *out, const char *directory, char *msg, size_t msg_size);
+int image_folder_find(image_names *out, const char *directory);
 
 #endif

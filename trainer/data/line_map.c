@@ -48,50 +48,52 @@ static void run_lot(void *context, int64_t lot, int thread) {
 }
 
 /* Works on the lines that were read, and gives them away. */
-static int flush_lines(line_batch *b, char *msg, size_t msg_size) {
+static int flush_lines(line_batch *b) {
     int good = 0, status = 0;
     adamod__pool_run(b->pool, (b->n + LOT - 1) / LOT, run_lot, b);
     while (good < b->n && b->out[good]) good++;
-    status = b->m->take(b->m->context, good, b->out, msg, msg_size);
-    if (!status && good < b->n) status = text_fail(msg, msg_size, "out of memory");
+    status = b->m->take(b->m->context, good, b->out);
+    if (!status && good < b->n) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; i < b->n; i++) free(b->out[i]);
     b->n = 0;
     b->n_bytes = 0;
     return status;
 }
 
-static int run_file(line_batch *b, const char *path, char *msg, size_t msg_size) {
+static int run_file(line_batch *b, const char *path) {
     text_input *in;
     text_slice line;
-    char reason[512] = "";
+    adamod__failure unread;
     int status = 0, got = 1;
-    if (text_input_open(&in, path, msg, msg_size)) return -1;
+    if (text_input_open(&in, path)) return -1;
     if (b->m->any) text_input_any(in);
-    while (!status && (got = text_input_line(in, &line, reason, sizeof reason)) > 0) {
+    while (!status && (got = text_input_line(in, &line)) > 0) {
         if (b->m->keeps && !b->m->keeps(line)) continue;
-        if (add_line(b, line)) status = text_fail(msg, msg_size, "%s: out of memory", text_input_name(in));
-        else if (b->n == LINES || text_input_waits(in)) status = flush_lines(b, msg, msg_size);
+        if (add_line(b, line)) status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", text_input_name(in));
+        else if (b->n == LINES || text_input_waits(in)) status = flush_lines(b);
     }
-    if (!status && b->n) status = flush_lines(b, msg, msg_size);
-    if (!status && got < 0) status = text_fail(msg, msg_size, "%s", reason);
+    if (got < 0) adamod__save_failure(&unread);
+    if (!status && b->n) status = flush_lines(b);
+    if (!status && got < 0) status = adamod__fail_again(&unread);
     text_input_close(in);
     return status;
 }
 
-int line_map_run(const line_map *m, int n, const char *const *paths, char *msg, size_t msg_size) {
+int line_map_run(const line_map *m, int n, const char *const *paths) {
     line_batch *b = calloc(1, sizeof *b);
-    if (!b) return text_fail(msg, msg_size, "out of memory");
-    if (adamod_pool_create(&b->pool, m->threads)) {
+    if (!b) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    int status = adamod_pool_create(&b->pool, m->threads);
+    if (status) {
         free(b);
-        return text_fail(msg, msg_size, "%s", adamod__last_message());
+        return status;
     }
     const int threads = adamod_pool_threads(b->pool);
     bool whole = (b->workers = calloc((size_t)threads, sizeof *b->workers)) != NULL;
     b->m = m;
     for (int i = 0; whole && i < threads; i++) whole = (b->workers[i] = m->open(m->options)) != NULL;
-    int status = whole ? 0 : text_fail(msg, msg_size, "out of memory");
-    if (!status && n == 0) status = run_file(b, NULL, msg, msg_size);
-    for (int i = 0; i < n && !status; i++) status = run_file(b, paths[i], msg, msg_size);
+    status = whole ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    if (!status && n == 0) status = run_file(b, NULL);
+    for (int i = 0; i < n && !status; i++) status = run_file(b, paths[i]);
     for (int i = 0; b->workers && i < threads; i++) m->close(b->workers[i]);
     adamod_pool_free(b->pool);
     free(b->workers);

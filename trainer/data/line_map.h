@@ -1,7 +1,5 @@
 /* line_map.h - lines of text to lines of text, in order, on many threads.
  *
- * Functions that can fail return 0, or -1 and one line in msg.
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef LINE_MAP_H
@@ -21,12 +19,12 @@ typedef struct line_map {
     /* What a line becomes, to be freed; NULL: out of memory. */
     char *(*run)(void *worker, text_slice line);
     /* Takes the next n lines that came out. All before a line that must be waited for, as of a pipe, are given at once. */
-    int (*take)(void *context, int n, char *const *lines, char *msg, size_t msg_size);
+    int (*take)(void *context, int n, char *const *lines);
     void *context;
 } line_map;
 
 /* Of the files one after the other; see text_input.h. n 0: standard input. What came before a line that is not text is
  * taken before the call fails. */
-int line_map_run(const line_map *m, int n, const char *const *paths, char *msg, size_t msg_size);
+int line_map_run(const line_map *m, int n, const char *const *paths);
 
 #endif

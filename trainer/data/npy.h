@@ -6,7 +6,7 @@
  * Read are float32 and float64 in either byte order ("<f4", ">f8", and without one, or with "=" or "|", that of this
  * machine), up to 8 dimensions, elements in C order. A file must be as long as its header says: no more, no less.
  *
- * Functions return 0, or -1 and one line in msg (msg_size may be 0) that starts with the path:
+ * Messages start with the path:
  * "x.npy: dtype '|O' holds Python objects, expected '<f4' or '<f8'".
  *
  * SPDX-License-Identifier: MIT
@@ -33,10 +33,10 @@ typedef struct npy_array {
 } npy_array;
 
 /* Reads a whole file. On failure *out is empty and needs no npy_free. */
-int npy_read(const char *path, npy_array *out, char *msg, size_t msg_size);
+int npy_read(const char *path, npy_array *out);
 
 /* The same for the n bytes of a file in memory; path is for messages only. */
-int npy_parse(const void *bytes, size_t n, const char *path, npy_array *out, char *msg, size_t msg_size);
+int npy_parse(const void *bytes, size_t n, const char *path, npy_array *out);
 
 /* Frees the data; an empty array ({0}) and one that was freed already are fine. */
 void npy_free(npy_array *array);
@@ -44,10 +44,10 @@ void npy_free(npy_array *array);
 /* Writes an array of known shape piece by piece, into a temporary file beside it (see optim/file.h):
  *
  *     npy_writer *w;
- *     if (npy_writer_open(&w, "x.npy", NPY_F32, 2, (int64_t[]){1000, 3}, msg, sizeof msg)) ...
+ *     if (npy_writer_open(&w, "x.npy", NPY_F32, 2, (int64_t[]){1000, 3})) ...
  *     for (int i = 0; i < 1000; i++)
- *         if (npy_writer_append(w, row, sizeof row, msg, sizeof msg)) { npy_writer_abort(w); ... }
- *     if (npy_writer_close(w, msg, sizeof msg)) ...
+ *         if (npy_writer_append(w, row, sizeof row)) { npy_writer_abort(w); ... }
+ *     if (npy_writer_close(w)) ...
  *
  * npy_writer_close syncs and renames it, provided that all bytes of the shape were appended; whether it succeeds or
  * not, w is freed.
@@ -56,10 +56,9 @@ void npy_free(npy_array *array);
  * w; NULL is fine. */
 typedef struct npy_writer npy_writer;
 
-int npy_writer_open(npy_writer **out, const char *path, npy_type type, int ndim, const int64_t *shape, char *msg,
-                    size_t msg_size);
-int npy_writer_append(npy_writer *w, const void *data, size_t bytes, char *msg, size_t msg_size);
-int npy_writer_close(npy_writer *w, char *msg, size_t msg_size);
+int npy_writer_open(npy_writer **out, const char *path, npy_type type, int ndim, const int64_t *shape);
+int npy_writer_append(npy_writer *w, const void *data, size_t bytes);
+int npy_writer_close(npy_writer *w);
 void npy_writer_abort(npy_writer *w);
 
 #endif

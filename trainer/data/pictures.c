@@ -1,5 +1,6 @@
 #include "data/pictures.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <stdatomic.h>
@@ -9,23 +10,22 @@
 
 /* ---- names ---- */
 
-static int check_name(const char *name, char *msg, size_t msg_size) {
-    if (!*name) return text_fail(msg, msg_size, "a class has an empty name");
-    if (text_check(text_of(name), "class", 1, NULL, 0))
-        return text_fail(msg, msg_size, "the name of a class is not UTF-8");
+static int check_name(const char *name) {
+    if (!*name) return adamod__refuse("a class has an empty name");
+    if (text_check(text_of(name), "class", 1)) return adamod__refuse("the name of a class is not UTF-8");
     for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
-        if (*c < 0x20 || *c == 0x7f) return text_fail(msg, msg_size, "the name of a class has a control character");
+        if (*c < 0x20 || *c == 0x7f) return adamod__refuse("the name of a class has a control character");
     }
     return 0;
 }
 
-int class_names_add(class_names *c, const char *name, char *msg, size_t msg_size) {
-    if (check_name(name, msg, msg_size)) return -1;
+int class_names_add(class_names *c, const char *name) {
+    if (check_name(name)) return -1;
     char **grown = realloc(c->name, ((size_t)c->n + 1) * sizeof *grown), *copy = strdup(name);
     if (grown) c->name = grown;
     if (!grown || !copy) {
         free(copy);
-        return text_fail(msg, msg_size, "out of memory for the names of classes");
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of classes");
     }
     c->name[c->n++] = copy;
     return 0;
@@ -44,13 +44,13 @@ void class_names_free(class_names *c) {
     *c = (class_names){0};
 }
 
-static int add_line(class_names *out, text_slice line, char *msg, size_t msg_size) {
+static int add_line(class_names *out, text_slice line) {
     if (line.n && line.bytes[line.n - 1] == '\r') line.n--;
     char *name = memchr(line.bytes, '\0', line.n) ? NULL : strndup(line.bytes, line.n);
-    if (!name) return text_fail(msg, msg_size, "the name of a class has a zero byte");
+    if (!name) return adamod__refuse("the name of a class has a zero byte");
     int failed = class_names_find(out, name) >= 0;
-    if (failed) text_fail(msg, msg_size, "class '%.60s' is there twice", name);
-    else failed = class_names_add(out, name, msg, msg_size);
+    if (failed) adamod__refuse("class '%.60s' is there twice", name);
+    else failed = class_names_add(out, name);
     free(name);
     return failed ? -1 : 0;
 }
@@ -60,28 +60,28 @@ static text_slice without_empty_end(text_slice text) {
     return text;
 }
 
-int class_names_load(class_names *out, const char *path, char *msg, size_t msg_size) {
-    char *bytes, why[200];
+int class_names_load(class_names *out, const char *path) {
+    char *bytes;
     size_t n;
     *out = (class_names){0};
-    if (text_read(path, &bytes, &n, msg, msg_size)) return -1;
+    if (text_read(path, &bytes, &n)) return -1;
     text_slice rest = without_empty_end((text_slice){bytes, n}), line;
     int failed = 0;
     while (!failed && text_next_line(&rest, &line)) {
-        failed = add_line(out, line, why, sizeof why);
-        if (failed) text_fail(msg, msg_size, "%s:%d: %s", path, out->n + 1, why);
+        failed = add_line(out, line);
+        if (failed) adamod__context("%s:%d: ", path, out->n + 1);
     }
-    if (!failed && out->n == 0) failed = text_fail(msg, msg_size, "%s: no names of classes in it", path);
+    if (!failed && out->n == 0) failed = adamod__refuse("%s: no names of classes in it", path);
     if (failed) class_names_free(out);
     free(bytes);
     return failed ? -1 : 0;
 }
 
-int class_names_save(const class_names *c, const char *path, char *msg, size_t msg_size) {
+int class_names_save(const class_names *c, const char *path) {
     size_t n = 0;
     for (int i = 0; i < c->n; i++) n += strlen(c->name[i]) + 1;
     char *text = malloc(n + 1);
-    if (!text) return text_fail(msg, msg_size, "out of memory for the names of classes");
+    if (!text) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of classes");
     n = 0;
     for (int i = 0; i < c->n; i++) {
         const size_t length = strlen(c->name[i]);
@@ -89,14 +89,14 @@ int class_names_save(const class_names *c, const char *path, char *msg, size_t m
         text[n + length] = '\n';
         n += length + 1;
     }
-    const int failed = text_write(path, (text_slice){text, n}, msg, msg_size);
+    const int failed = text_write(path, (text_slice){text, n});
     free(text);
     return failed;
 }
 
 /* ---- pictures ---- */
 
-int pictures_reserve(pictures *p, int64_t more, char *msg, size_t msg_size) {
+int pictures_reserve(pictures *p, int64_t more) {
     const int64_t most = (int64_t)(PTRDIFF_MAX / pictures_bytes(p)); /* also on 32 bits */
     if (more <= p->room - p->n) return 0;
     const bool fits = more <= most - p->n;
@@ -105,7 +105,8 @@ int pictures_reserve(pictures *p, int64_t more, char *msg, size_t msg_size) {
     if (bytes) p->bytes = bytes;
     int32_t *labels = bytes ? realloc(p->labels, (size_t)all * sizeof *labels) : NULL;
     if (!labels)
-        return text_fail(msg, msg_size, "out of memory for %lld pictures of %d x %d", (long long)all, p->size, p->size);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld pictures of %d x %d", (long long)all, p->size,
+                            p->size);
     p->labels = labels;
     p->room = all;
     return 0;

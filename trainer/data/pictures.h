@@ -1,12 +1,12 @@
 /* pictures.h - labelled pictures of one size, as bytes, and the names of their classes.
  *
  *     pictures p = {.size = 32};
- *     if (cifar_read(&p, "cifar-10-batches-bin", &(cifar_options){.kind = CIFAR_10}, msg, sizeof msg)) ...
+ *     if (cifar_read(&p, "cifar-10-batches-bin", &(cifar_options){.kind = CIFAR_10})) ...
  *     p.bytes + i * pictures_bytes(&p), p.classes.name[p.labels[i]] ...
  *     pictures_free(&p);
  *
  * Readers (cifar.h, image_folder.h, shapes.h) append, so that training, validation and test pictures can lie in one block.
- * Functions that can fail return 0, or -1 and one line in msg (msg_size may be 0); pictures then has what it had before.
+ * After a failure pictures has what it had before.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -24,12 +24,12 @@ typedef struct class_names {
 } class_names;
 
 /* A copy of a name, at the end. */
-int class_names_add(class_names *c, const char *name, char *msg, size_t msg_size);
+int class_names_add(class_names *c, const char *name);
 int class_names_find(const class_names *c, const char *name); /* -1: there is none */
 void class_names_free(class_names *c);
 /* A file with a name in each line; at least one, none twice. Empty lines at the end are left out. */
-int class_names_load(class_names *out, const char *path, char *msg, size_t msg_size);
-int class_names_save(const class_names *c, const char *path, char *msg, size_t msg_size);
+int class_names_load(class_names *out, const char *path);
+int class_names_save(const class_names *c, const char *path);
 
 typedef struct pictures {
     int size;        /* pixels of a side; set before the first are read */
@@ -42,7 +42,7 @@ typedef struct pictures {
 static inline size_t pictures_bytes(const pictures *p) { return (size_t)p->size * (size_t)p->size * 3; }
 
 /* Memory for so many more. */
-int pictures_reserve(pictures *p, int64_t more, char *msg, size_t msg_size);
+int pictures_reserve(pictures *p, int64_t more);
 void pictures_free(pictures *p);
 
 /* Who makes or reads many of them, and who is told how far that is. */

@@ -2,7 +2,7 @@
 
 #include "core/pool.h"
 #include "support/random.h"
-#include "support/text.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -169,16 +169,14 @@ static void make_one(void *context, int64_t i, int thread) {
     w->to->labels[w->to->n + i] = shape;
 }
 
-int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, const pictures_crew *crew, char *msg,
-                    size_t msg_size) {
+int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, const pictures_crew *crew) {
     shapes_work w = {out, seed, stream};
     if (out->classes.n && out->classes.n != SHAPES_CLASSES)
-        return text_fail(msg, msg_size, "shapes: %d classes, expected %d, as the model has", SHAPES_CLASSES,
-                         out->classes.n);
+        return adamod__refuse("shapes: %d classes, expected %d, as the model has", SHAPES_CLASSES, out->classes.n);
     for (int i = 0; i < SHAPES_CLASSES && out->classes.n < SHAPES_CLASSES; i++) {
-        if (class_names_add(&out->classes, names[i], msg, msg_size)) return -1;
+        if (class_names_add(&out->classes, names[i])) return -1;
     }
-    if (pictures_reserve(out, n, msg, msg_size)) return -1;
+    if (pictures_reserve(out, n)) return -1;
     pictures_each(crew, n, make_one, &w);
     out->n += n;
     return 0;

@@ -15,7 +15,6 @@ enum { SHAPES_SIZE = 32, SHAPES_CLASSES = 10 };
 
 /* Appends n pictures, as many of each class, and names the classes if they have no names yet. stream: 0 for training, 1 for
  * validation, ... */
-int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, const pictures_crew *crew, char *msg,
-                    size_t msg_size);
+int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, const pictures_crew *crew);
 
 #endif

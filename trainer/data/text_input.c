@@ -9,6 +9,7 @@
 
 #include "data/text_input.h"
 
+#include "core/error.h"
 #include "core/file.h"
 #include "data/unpack.h"
 
@@ -49,19 +50,19 @@ static const struct signature {
     {"PK\x03\x04", 4, "zip"}, {"\xff\xfe", 2, NULL},           {"\xfe\xff", 2, NULL},
 };
 
-static int recognize(text_input *in, char *msg, size_t msg_size) {
+static int recognize(text_input *in) {
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
         const struct signature *s = &signatures[i];
         if (in->raw_end < s->n || memcmp(in->raw, s->bytes, s->n) != 0) continue;
         /* "BZh" may begin a line of text; what bzip2 writes goes on with a digit and the digits of pi */
         if (s->how && strcmp(s->how, "bzip2") == 0 && (in->raw_end < 5 || memcmp(in->raw + 4, "1A", 2) != 0)) continue;
-        if (!s->how) return text_fail(msg, msg_size, "%s: the text is UTF-16, expected UTF-8", in->name);
+        if (!s->how) return adamod__refuse("%s: the text is UTF-16, expected UTF-8", in->name);
         if (unpacker_knows(s->how)) {
             in->unpacker = unpacker_create(s->how);
-            return in->unpacker ? 0 : text_fail(msg, msg_size, "%s: out of memory", in->name);
+            return in->unpacker ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", in->name);
         }
-        return text_fail(msg, msg_size, "%s: compressed with %s, which this build does not read: decompress it first",
-                         in->name, s->how);
+        return adamod__refuse("%s: compressed with %s, which this build does not read: decompress it first", in->name,
+                              s->how);
     }
     return 0;
 }
@@ -69,22 +70,22 @@ static int recognize(text_input *in, char *msg, size_t msg_size) {
 /* ---- bytes ---- */
 
 /* More raw bytes behind those there are: 1, 0 at the end, -1. */
-static int read_raw(text_input *in, char *msg, size_t msg_size) {
+static int read_raw(text_input *in) {
     for (;;) {
         const ssize_t got = read(in->fd, in->raw + in->raw_end, CHUNK - in->raw_end);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return text_fail(msg, msg_size, "%s: cannot read: %s", in->name, strerror(errno));
+        if (got < 0) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", in->name, strerror(errno));
         in->raw_end += (size_t)got;
         return got > 0;
     }
 }
 
 /* The first bytes decide what it is. One that cannot begin anything packed is enough. */
-static int start(text_input *in, char *msg, size_t msg_size) {
+static int start(text_input *in) {
     int got = 1;
     in->started = true;
     while (got > 0 && in->raw_end < SNIFF) {
-        if ((got = read_raw(in, msg, msg_size)) < 0) return -1;
+        if ((got = read_raw(in)) < 0) return -1;
         bool open = in->raw_end == 0;
         for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
             const struct signature *s = &signatures[i];
@@ -93,10 +94,10 @@ static int start(text_input *in, char *msg, size_t msg_size) {
         }
         if (!open) break;
     }
-    return recognize(in, msg, msg_size);
+    return recognize(in);
 }
 
-static int reserve(text_input *in, char *msg, size_t msg_size) {
+static int reserve(text_input *in) {
     if (in->at > 0) {
         memmove(in->text, in->text + in->at, in->end - in->at);
         in->seen -= in->at;
@@ -106,14 +107,14 @@ static int reserve(text_input *in, char *msg, size_t msg_size) {
     if (in->room - in->end >= CHUNK) return 0;
     const size_t room = in->room * 2 + 2 * CHUNK;
     char *text = room > in->room ? realloc(in->text, room) : NULL;
-    if (!text) return text_fail(msg, msg_size, "%s:%" PRId64 ": out of memory", in->name, in->number + 1);
+    if (!text) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s:%" PRId64 ": out of memory", in->name, in->number + 1);
     in->text = text;
     in->room = room;
     return 0;
 }
 
 /* Raw bytes into text, as many as may be. */
-static int convert(text_input *in, char *msg, size_t msg_size) {
+static int convert(text_input *in) {
     size_t taken = in->raw_end - in->raw_at, given = in->room - in->end;
     const char *fault = NULL;
     if (in->unpacker) {
@@ -123,7 +124,7 @@ static int convert(text_input *in, char *msg, size_t msg_size) {
         if (given) memcpy(in->text + in->end, in->raw + in->raw_at, given);
         taken = given;
     }
-    if (fault) return text_fail(msg, msg_size, "%s: %s", in->name, fault);
+    if (fault) return adamod__refuse("%s: %s", in->name, fault);
     in->raw_at += taken;
     in->end += given;
     return 0;
@@ -139,21 +140,21 @@ static void skip_mark(text_input *in) {
 }
 
 /* More text: 1, 0 at the end, -1. */
-static int more_text(text_input *in, char *msg, size_t msg_size) {
+static int more_text(text_input *in) {
     if (in->ended) return 0;
-    if (!in->started && start(in, msg, msg_size)) return -1;
-    if (reserve(in, msg, msg_size)) return -1;
+    if (!in->started && start(in)) return -1;
+    if (reserve(in)) return -1;
     const size_t before = in->end;
     while (in->end == before) {
-        if (convert(in, msg, msg_size)) return -1;
+        if (convert(in)) return -1;
         if (in->end > before || in->raw_at < in->raw_end) continue;
         in->raw_at = in->raw_end = 0;
-        const int got = read_raw(in, msg, msg_size);
+        const int got = read_raw(in);
         if (got < 0) return -1;
         if (got) continue;
         in->ended = true;
         if (in->unpacker && !unpacker_done(in->unpacker))
-            return text_fail(msg, msg_size, "%s: the compressed data are truncated", in->name);
+            return adamod__refuse("%s: the compressed data are truncated", in->name);
         return 0;
     }
     return 1;
@@ -161,30 +162,30 @@ static int more_text(text_input *in, char *msg, size_t msg_size) {
 
 /* ---- lines ---- */
 
-static int give_line(text_input *in, size_t end, size_t next, text_slice *line, char *msg, size_t msg_size) {
+static int give_line(text_input *in, size_t end, size_t next, text_slice *line) {
     skip_mark(in);
     *line = (text_slice){in->text + in->at, end > in->at ? end - in->at : 0};
     if (line->n && line->bytes[line->n - 1] == '\r') line->n--;
     in->at = in->seen = next;
     in->number++;
-    return !in->any && text_check(*line, in->name, in->number, msg, msg_size) ? -1 : 1;
+    return !in->any && text_check(*line, in->name, in->number) ? -1 : 1;
 }
 
 void text_input_any(text_input *in) { in->any = true; }
 
-int text_input_line(text_input *in, text_slice *line, char *msg, size_t msg_size) {
+int text_input_line(text_input *in, text_slice *line) {
     for (;;) {
         const char *end = in->seen < in->end ? memchr(in->text + in->seen, '\n', in->end - in->seen) : NULL;
         if (end) {
             const size_t at = (size_t)(end - in->text);
-            return give_line(in, at, at + 1, line, msg, msg_size);
+            return give_line(in, at, at + 1, line);
         }
         in->seen = in->end;
-        const int got = more_text(in, msg, msg_size);
+        const int got = more_text(in);
         if (got < 0) return -1;
         if (got) continue;
         skip_mark(in);
-        return in->at < in->end ? give_line(in, in->end, in->end, line, msg, msg_size) : 0;
+        return in->at < in->end ? give_line(in, in->end, in->end, line) : 0;
     }
 }
 
@@ -203,16 +204,17 @@ const char *text_input_name(const text_input *in) { return in->name; }
 bool text_input_is_file(const text_input *in) { return in->file; }
 bool text_input_unpacks(const char *how) { return unpacker_knows(how); }
 
-int text_input_open(text_input **out, const char *path, char *msg, size_t msg_size) {
+int text_input_open(text_input **out, const char *path) {
     const bool standard = !path || strcmp(path, "-") == 0;
     text_input *in = *out = calloc(1, sizeof *in);
-    if (!in) return text_fail(msg, msg_size, "%s: out of memory", standard ? "standard input" : path);
+    if (!in) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", standard ? "standard input" : path);
     in->name = strdup(standard ? "standard input" : path);
     in->raw = malloc(CHUNK);
     in->fd = -1;
-    int failed = in->name && in->raw ? 0 : text_fail(msg, msg_size, "%s: out of memory", standard ? "-" : path);
+    int failed =
+        in->name && in->raw ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", standard ? "-" : path);
     if (!failed) in->fd = standard ? STDIN_FILENO : adamod__file_open(path, O_RDONLY);
-    if (!failed && in->fd < 0) failed = text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+    if (!failed && in->fd < 0) failed = adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
     in->owned = !standard && in->fd >= 0;
     struct stat st;
     in->file = !failed && fstat(in->fd, &st) == 0 && S_ISREG(st.st_mode);
@@ -232,22 +234,22 @@ void text_input_close(text_input *in) {
     free(in);
 }
 
-int text_input_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size) {
-    return text_input_read_most(path, SIZE_MAX, bytes, n, msg, msg_size);
+int text_input_read(const char *path, char **bytes, size_t *n) {
+    return text_input_read_most(path, SIZE_MAX, bytes, n);
 }
 
-int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n, char *msg, size_t msg_size) {
+int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n) {
     text_input *in;
     int got = 1;
     *bytes = NULL;
     *n = 0;
-    if (text_input_open(&in, path, msg, msg_size)) return -1;
-    while ((got = more_text(in, msg, msg_size)) > 0) {
+    if (text_input_open(&in, path)) return -1;
+    while ((got = more_text(in)) > 0) {
         if (in->end <= most) continue;
-        got = text_fail(msg, msg_size, "%s: unpacks to more than the %zu bytes allowed", in->name, most);
+        got = adamod__refuse("%s: unpacks to more than the %zu bytes allowed", in->name, most);
         break;
     }
-    if (got == 0 && !in->text) got = reserve(in, msg, msg_size);
+    if (got == 0 && !in->text) got = reserve(in);
     if (got == 0) {
         skip_mark(in);
         *n = in->end - in->at;

@@ -1,8 +1,8 @@
 /* text_input.h - text as it comes: the lines of a file, a pipe or standard input.
  *
  *     text_input *in;
- *     if (text_input_open(&in, path, msg, sizeof msg)) ...
- *     for (text_slice line; (got = text_input_line(in, &line, msg, sizeof msg)) > 0;) ...
+ *     if (text_input_open(&in, path)) ...
+ *     for (text_slice line; (got = text_input_line(in, &line)) > 0;) ...
  *     text_input_close(in);
  *
  * Every text that comes from outside is read by this, so the same holds for all:
@@ -15,7 +15,7 @@
  *
  * A line is returned as soon as its end has been read, however slowly a pipe is written.
  *
- * Functions that can fail return -1 and one line in msg (msg_size may be 0) that begins with the name of the file.
+ * Messages begin with the name of the file.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -31,7 +31,7 @@
 typedef struct text_input text_input;
 
 /* NULL or "-" is standard input. */
-int text_input_open(text_input **out, const char *path, char *msg, size_t msg_size);
+int text_input_open(text_input **out, const char *path);
 void text_input_close(text_input *in); /* NULL is fine */
 
 /* For messages: the path, or "standard input". */
@@ -43,16 +43,16 @@ bool text_input_is_file(const text_input *in);
 bool text_input_waits(const text_input *in);
 
 /* 1: the next line, without its end, until the next call. 0: there is none. */
-int text_input_line(text_input *in, text_slice *line, char *msg, size_t msg_size);
+int text_input_line(text_input *in, text_slice *line);
 /* From here on, lines may be any bytes, and it is for the reader to look at them. */
 void text_input_any(text_input *in);
 /* Of the last line, counted from 1; 0 before the first. */
 int64_t text_input_number(const text_input *in);
 
 /* A whole file without its mark, to be freed; not looked at for UTF-8 yet. */
-int text_input_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size);
+int text_input_read(const char *path, char **bytes, size_t *n);
 /* The same of a file that may be anything: refused if it has, or unpacks to, more than so many bytes. */
-int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n, char *msg, size_t msg_size);
+int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n);
 
 /* Whether this build unpacks "gzip", "zstd". */
 bool text_input_unpacks(const char *how);

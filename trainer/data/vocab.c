@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "data/vocab.h"
+#include "core/error.h"
 #include "support/random.h"
 
 #include <inttypes.h>
@@ -195,20 +196,20 @@ static int add_ranked(vocab *v, const vocab_counter *counter, const vocab_option
     return status;
 }
 
-int vocab_build(vocab **out, const vocab_counter *counter, const vocab_options *options, char *msg, size_t msg_size) {
+int vocab_build(vocab **out, const vocab_counter *counter, const vocab_options *options) {
     *out = NULL;
     if (options->min_count < 0)
-        return text_fail(msg, msg_size, "vocabulary: min_count is %" PRId64 ", expected >= 0", options->min_count);
+        return adamod__refuse("vocabulary: min_count is %" PRId64 ", expected >= 0", options->min_count);
     if (options->max_size && options->max_size <= VOCAB_SPECIALS)
-        return text_fail(msg, msg_size, "vocabulary: max_size is %" PRId64 ", expected more than the %d special tokens",
-                         options->max_size, VOCAB_SPECIALS);
+        return adamod__refuse("vocabulary: max_size is %" PRId64 ", expected more than the %d special tokens",
+                              options->max_size, VOCAB_SPECIALS);
     vocab *v = create();
     if (v && !add_ranked(v, counter, options)) {
         *out = v;
         return 0;
     }
     vocab_free(v);
-    return text_fail(msg, msg_size, "vocabulary: out of memory");
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "vocabulary: out of memory");
 }
 
 /* ---- Use --------------------------------------------------------------------------------------------------------- */
@@ -257,52 +258,51 @@ size_t vocab_decode(const vocab *v, text_unit unit, const int32_t *ids, int64_t 
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-int vocab_save(const vocab *v, const char *path, char *msg, size_t msg_size) {
+int vocab_save(const vocab *v, const char *path) {
     size_t n = v->tokens.used;
     char *bytes = malloc(n);
-    if (!bytes) return text_fail(msg, msg_size, "%s: out of memory", path);
+    if (!bytes) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     memcpy(bytes, v->tokens.bytes, n);
     /* The zeros between the tokens are where the newlines belong: no token has either inside (storable). */
     for (size_t i = 0; i < n; i++)
         if (!bytes[i]) bytes[i] = '\n';
-    int status = text_write(path, (text_slice){bytes, n}, msg, msg_size);
+    int status = text_write(path, (text_slice){bytes, n});
     free(bytes);
     return status;
 }
 
-static int parse_token(vocab *v, text_slice token, const char *name, int32_t line, char *msg, size_t msg_size) {
-    if (text_check(token, name, line, msg, msg_size)) return -1;
+static int parse_token(vocab *v, text_slice token, const char *name, int32_t line) {
+    if (text_check(token, name, line)) return -1;
     if (line <= VOCAB_SPECIALS && special_id(token) != line - 1)
-        return text_fail(msg, msg_size, "%s:%" PRId32 ": not a vocabulary, expected the special token %s here", name,
-                         line, specials[line - 1]);
+        return adamod__refuse("%s:%" PRId32 ": not a vocabulary, expected the special token %s here", name, line,
+                              specials[line - 1]);
     if (line <= VOCAB_SPECIALS) return 0;
-    if (!token.n) return text_fail(msg, msg_size, "%s:%" PRId32 ": empty line, expected a token", name, line);
+    if (!token.n) return adamod__refuse("%s:%" PRId32 ": empty line, expected a token", name, line);
     int32_t id = table_add(&v->tokens, token);
-    if (id < 0) return text_fail(msg, msg_size, "%s: out of memory", name);
+    if (id < 0) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     if (id != line - 1)
-        return text_fail(msg, msg_size, "%s:%" PRId32 ": the token of line %" PRId32 " again, expected a new one", name,
-                         line, id + 1);
+        return adamod__refuse("%s:%" PRId32 ": the token of line %" PRId32 " again, expected a new one", name, line,
+                              id + 1);
     return 0;
 }
 
-static int parse_tokens(vocab *v, text_slice bytes, const char *name, char *msg, size_t msg_size) {
+static int parse_tokens(vocab *v, text_slice bytes, const char *name) {
     int32_t line = 0;
     int truncated = bytes.n && bytes.bytes[bytes.n - 1] != '\n';
     for (text_slice token; text_next_line(&bytes, &token);)
-        if (parse_token(v, token, name, ++line, msg, msg_size)) return -1;
+        if (parse_token(v, token, name, ++line)) return -1;
     if (line < VOCAB_SPECIALS)
-        return text_fail(msg, msg_size, "%s: not a vocabulary: %" PRId32 " lines, expected at least %d", name, line,
-                         VOCAB_SPECIALS);
-    if (truncated)
-        return text_fail(msg, msg_size, "%s:%" PRId32 ": truncated: no newline after the last token", name, line);
+        return adamod__refuse("%s: not a vocabulary: %" PRId32 " lines, expected at least %d", name, line,
+                              VOCAB_SPECIALS);
+    if (truncated) return adamod__refuse("%s:%" PRId32 ": truncated: no newline after the last token", name, line);
     return 0;
 }
 
-int vocab_parse(vocab **out, text_slice bytes, const char *name, char *msg, size_t msg_size) {
+int vocab_parse(vocab **out, text_slice bytes, const char *name) {
     *out = NULL;
     vocab *v = create();
-    if (!v) return text_fail(msg, msg_size, "%s: out of memory", name);
-    if (parse_tokens(v, bytes, name, msg, msg_size)) {
+    if (!v) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
+    if (parse_tokens(v, bytes, name)) {
         vocab_free(v);
         return -1;
     }
@@ -310,12 +310,12 @@ int vocab_parse(vocab **out, text_slice bytes, const char *name, char *msg, size
     return 0;
 }
 
-int vocab_load(vocab **out, const char *path, char *msg, size_t msg_size) {
+int vocab_load(vocab **out, const char *path) {
     char *bytes;
     size_t n;
     *out = NULL;
-    if (text_read(path, &bytes, &n, msg, msg_size)) return -1;
-    int status = vocab_parse(out, (text_slice){bytes, n}, path, msg, msg_size);
+    if (text_read(path, &bytes, &n)) return -1;
+    int status = vocab_parse(out, (text_slice){bytes, n}, path);
     free(bytes);
     return status;
 }

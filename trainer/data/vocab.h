@@ -7,12 +7,11 @@
  *     vocab_counter *counter = vocab_counter_create();
  *     vocab_counter_add(counter, TEXT_WORDS, line, 1);                      // for every line of the training text
  *     vocab *v;
- *     if (vocab_build(&v, counter, &(vocab_options){.min_count = 2}, msg, sizeof msg)) ...
+ *     if (vocab_build(&v, counter, &(vocab_options){.min_count = 2})) ...
  *
  * A vocabulary does not change once it is made, and any number of threads may use it.
  *
- * Functions that can fail return 0, or -1 and one line in msg (msg_size may be 0) that names the file, the line and
- * what was expected.
+ * Messages name the file, the line and what was expected.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -42,7 +41,7 @@ typedef struct vocab_options {
 } vocab_options;
 
 /* Ids go by falling count, and among equal counts by the tokens' bytes. */
-int vocab_build(vocab **out, const vocab_counter *counter, const vocab_options *options, char *msg, size_t msg_size);
+int vocab_build(vocab **out, const vocab_counter *counter, const vocab_options *options);
 void vocab_free(vocab *v); /* NULL is fine */
 
 int32_t vocab_size(const vocab *v);
@@ -59,9 +58,9 @@ size_t vocab_decode(const vocab *v, text_unit unit, const int32_t *ids, int64_t 
 
 /* As a text file, one token a line in the order of ids, the special ones first. Loading takes exactly that: UTF-8, no
  * token twice, none empty, a newline after each. */
-int vocab_save(const vocab *v, const char *path, char *msg, size_t msg_size);
-int vocab_load(vocab **out, const char *path, char *msg, size_t msg_size);
+int vocab_save(const vocab *v, const char *path);
+int vocab_load(vocab **out, const char *path);
 /* The same for the bytes of a file in memory; name is for messages only. */
-int vocab_parse(vocab **out, text_slice bytes, const char *name, char *msg, size_t msg_size);
+int vocab_parse(vocab **out, text_slice bytes, const char *name);
 
 #endif

@@ -1,5 +1,6 @@
 /* Densely connected networks, layer by layer. */
 #include "models/densenet.h"
+#include "core/error.h"
 #include "models/vision.h"
 
 #include <math.h>
@@ -23,17 +24,16 @@ static const key_spec keys[] = {
 };
 const key_table densenet_keys = {keys, sizeof keys / sizeof *keys, sizeof(densenet_settings)};
 
-const char *densenet_check(const densenet_settings *s, char *why, size_t size) {
+const char *densenet_check(const densenet_settings *s) {
     int blocks[VISION_STAGES];
     const int n = vision_list(s->model.blocks, VISION_BLOCKS, blocks);
-    if (!n) return vision_no_list("model.blocks", s->model.blocks, VISION_BLOCKS, why, size), "model.blocks";
+    if (!n) return vision_no_list("model.blocks", s->model.blocks, VISION_BLOCKS), "model.blocks";
     int64_t channels = s->model.stem;
     for (int i = 0; i + 1 < n; i++) {
         channels += (int64_t)blocks[i] * s->model.growth;
         channels = (int64_t)((double)channels * s->model.compression);
         if (channels > 0) continue;
-        snprintf(why, size, "model.compression is %g, which leaves no channel after block %d", s->model.compression,
-                 i + 1);
+        adamod__refuse("model.compression is %g, which leaves no channel after block %d", s->model.compression, i + 1);
         return "model.compression";
     }
     return NULL;

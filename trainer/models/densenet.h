@@ -19,8 +19,8 @@ typedef struct densenet_settings {
 } densenet_settings;
 extern const key_table densenet_keys;
 
-/* What no single key can tell: NULL, or the path of the key that is wrong, and in why what is wrong. */
-const char *densenet_check(const densenet_settings *s, char *why, size_t size);
+/* What no single key can tell: NULL, or the path of the key that is wrong, with a message about it. */
+const char *densenet_check(const densenet_settings *s);
 
 /* Square images [rows, size, size, channels] to logits [rows, classes]. Each transition halves the size. */
 nn_value densenet_build(nn_graph *g, const densenet_settings *s, nn_value images, int classes);

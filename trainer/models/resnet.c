@@ -1,5 +1,6 @@
 /* Residual networks, block by block. */
 #include "models/resnet.h"
+#include "core/error.h"
 #include "models/vision.h"
 
 #include <math.h>
@@ -21,14 +22,14 @@ static const key_spec keys[] = {
 };
 const key_table resnet_keys = {keys, sizeof keys / sizeof *keys, sizeof(resnet_settings)};
 
-const char *resnet_check(const resnet_settings *s, char *why, size_t size) {
+const char *resnet_check(const resnet_settings *s) {
     int list[VISION_STAGES];
     const int stages = vision_list(s->model.blocks, VISION_BLOCKS, list);
     const int widths = vision_list(s->model.widths, VISION_WIDTH, list);
-    if (!stages) return vision_no_list("model.blocks", s->model.blocks, VISION_BLOCKS, why, size), "model.blocks";
-    if (!widths) return vision_no_list("model.widths", s->model.widths, VISION_WIDTH, why, size), "model.widths";
+    if (!stages) return vision_no_list("model.blocks", s->model.blocks, VISION_BLOCKS), "model.blocks";
+    if (!widths) return vision_no_list("model.widths", s->model.widths, VISION_WIDTH), "model.widths";
     if (stages == widths) return NULL;
-    snprintf(why, size, "model.widths has %d numbers, expected %d, as many as model.blocks has", widths, stages);
+    adamod__refuse("model.widths has %d numbers, expected %d, as many as model.blocks has", widths, stages);
     return "model.widths";
 }
 

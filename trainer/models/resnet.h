@@ -20,8 +20,8 @@ typedef struct resnet_settings {
 } resnet_settings;
 extern const key_table resnet_keys;
 
-/* What no single key can tell: NULL, or the path of the key that is wrong, and in why what is wrong. */
-const char *resnet_check(const resnet_settings *s, char *why, size_t size);
+/* What no single key can tell: NULL, or the path of the key that is wrong, with a message about it. */
+const char *resnet_check(const resnet_settings *s);
 
 /* Square images [rows, size, size, channels] to logits [rows, classes]. */
 nn_value resnet_build(nn_graph *g, const resnet_settings *s, nn_value images, int classes);

@@ -1,5 +1,7 @@
 #include "models/vision.h"
 
+#include "core/error.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +19,9 @@ int vision_list(const char *text, int most, int list[VISION_STAGES]) {
     }
 }
 
-void vision_no_list(const char *path, const char *text, int most, char *why, size_t size) {
-    snprintf(why, size, "%s is '%s', expected 1 to %d whole numbers from 1 to %d with commas between them", path, text,
-             VISION_STAGES, most);
+void vision_no_list(const char *path, const char *text, int most) {
+    adamod__refuse("%s is '%s', expected 1 to %d whole numbers from 1 to %d with commas between them", path, text,
+                   VISION_STAGES, most);
 }
 
 static nn_value vector(nn_graph *g, const char *name, int64_t n, nn_init init) {

@@ -10,7 +10,7 @@ enum { VISION_STAGES = 8, VISION_BLOCKS = 256, VISION_WIDTH = 65536 };
 /* Whole numbers from 1 to most with commas between them: "3,4,6,3". Returns how many; 0: it is not such a list. */
 int vision_list(const char *text, int most, int list[VISION_STAGES]);
 /* What to say then: "model.blocks is 'x', expected 1 to 8 whole numbers from 1 to 256 with commas between them". */
-void vision_no_list(const char *path, const char *text, int most, char *why, size_t size);
+void vision_no_list(const char *path, const char *text, int most);
 
 /* What gammas of batch norms begin with: "ones", or "uniform" from 0 to 1, as PyTorch 1.1 had it. */
 #define VISION_GAMMAS "ones uniform"

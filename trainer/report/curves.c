@@ -8,7 +8,7 @@
  */
 #include "report/panels.h"
 
-#include "support/text.h"
+#include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -218,7 +218,7 @@ static int write_curve(report_figures *f, const report *r, const curve *c, panel
     const int64_t window = c->smoothed ? f->window : 1;
     report_file file;
     int next = 0, status = 0;
-    if (report_file_open(f, &file, "%s.dat", c->name)) return -1;
+    if (report_file_open(&file, "%s.dat", c->name)) return -1;
     for (int i = 0; i < r->n_variants && !status; i++) {
         const report_variant *v = &r->variant[i];
         b[i] = panel_no_blocks;
@@ -237,7 +237,7 @@ static int write_curve(report_figures *f, const report *r, const curve *c, panel
         b[i].line = next++;
     }
     if (report_file_close(f, &file)) return -1;
-    return status ? text_fail(f->message, f->size, "out of memory") : 0;
+    return status ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory") : 0;
 }
 
 /* ---- Divergence -------------------------------------------------------------------------------------------------- */
@@ -256,7 +256,7 @@ static void write_end(FILE *out, const report_run *run, const panel *p) {
 static int write_divergences(report_figures *f, const report *r, const panel *p, bool *any) {
     report_file file;
     *any = false;
-    if (report_file_open(f, &file, "diverged.dat")) return -1;
+    if (report_file_open(&file, "diverged.dat")) return -1;
     fprintf(file.to, "# a block for each variant; where its runs diverged: update, epoch, seconds, training loss\n");
     for (int i = 0; i < r->n_variants; i++) {
         for (int k = 0; k < r->variant[i].n; k++) {
@@ -440,8 +440,8 @@ static int write_split(report_figures *f, const report *r, report_group group, p
     report_file file;
     int next = 0;
     double *room = calloc((size_t)r->n, sizeof *room);
-    if (!room) return text_fail(f->message, f->size, "out of memory");
-    if (report_file_open(f, &file, "%s.dat", split_of(group))) {
+    if (!room) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    if (report_file_open(&file, "%s.dat", split_of(group))) {
         free(room);
         return -1;
     }
@@ -525,7 +525,7 @@ static int draw_split(report_figures *f, const report *r, const split *s, const 
 static int open_split(report_figures *f, const report *r, split *s, scales *of) {
     s->b = calloc((size_t)r->n_variants, sizeof *s->b);
     s->scores = calloc((size_t)n_scores(r), sizeof *s->scores);
-    if (!s->b || !s->scores) return text_fail(f->message, f->size, "out of memory");
+    if (!s->b || !s->scores) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int k = 0; k < n_scores(r); k++) s->scores[k] = (score){.e = panel_no_extent, .later = INFINITY};
     if (write_split(f, r, s->group, s->b, s->scores)) return -1;
     for (int k = 0; k < n_scores(r); k++) {
@@ -563,7 +563,7 @@ int report_draw_curves(report_figures *f, const report *r) {
     }
     f->window = last / WINDOWS > 1 ? last / WINDOWS : 1;
     panel_blocks *b = calloc((size_t)r->n_variants, sizeof *b);
-    const int status = b ? draw_with(f, r, b, &valid, &test) : text_fail(f->message, f->size, "out of memory");
+    const int status = b ? draw_with(f, r, b, &valid, &test) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     close_split(&valid);
     close_split(&test);
     free(b);

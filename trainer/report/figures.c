@@ -7,6 +7,7 @@
 #endif
 #include "report/figures.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <ctype.h>
@@ -52,7 +53,7 @@ const char *report_colour_name(int variant, report_shade shade, char out[24]) {
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-int report_file_open(report_figures *f, report_file *out, const char *format, ...) {
+int report_file_open(report_file *out, const char *format, ...) {
     va_list arguments;
     *out = (report_file){0};
     va_start(arguments, format);
@@ -60,14 +61,14 @@ int report_file_open(report_figures *f, report_file *out, const char *format, ..
     va_end(arguments);
     if (n >= 0 && (out->to = open_memstream(&out->text, &out->n))) return 0;
     if (n >= 0) free(out->name);
-    return text_fail(f->message, f->size, "out of memory");
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
 }
 
 int report_file_close(report_figures *f, report_file *file) {
     char *path = NULL;
     const bool whole = fclose(file->to) == 0 && asprintf(&path, "%s/%s", f->directory, file->name) >= 0;
-    const int status = whole ? text_write(path, (text_slice){file->text, file->n}, f->message, f->size)
-                             : text_fail(f->message, f->size, "%s: out of memory", file->name);
+    const int status = whole ? text_write(path, (text_slice){file->text, file->n})
+                             : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", file->name);
     if (whole) free(path);
     free(file->text);
     free(file->name);
@@ -77,7 +78,7 @@ int report_file_close(report_figures *f, report_file *file) {
 report_drawing *report_figures_add(report_figures *f, report_group group, const char *name) {
     report_drawing *grown = realloc(f->drawing, ((size_t)f->n + 1) * sizeof *grown);
     if (!grown) {
-        (void)text_fail(f->message, f->size, "out of memory");
+        (void)adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
         return NULL;
     }
     f->drawing = grown;
@@ -141,7 +142,7 @@ static void write_colours(FILE *out, const char *name, report_shade shade) {
 
 static int write_style(report_figures *f) {
     report_file file;
-    if (report_file_open(f, &file, "style.gp")) return -1;
+    if (report_file_open(&file, "style.gp")) return -1;
     fputs(style_head, file.to);
     write_colours(file.to, "colour", REPORT_FULL);
     write_colours(file.to, "faint", REPORT_FAINT);
@@ -189,21 +190,21 @@ static void read_log(FILE *log, char *out, size_t size) {
     }
 }
 
-static int run_gnuplot(const char *gnuplot, const char *directory, const char *script, char *why, size_t size) {
+static int run_gnuplot(const char *gnuplot, const char *directory, const char *script) {
     FILE *log = tmpfile();
+    char why[300] = "it could not be started";
     int status = -1;
-    snprintf(why, size, "it could not be started");
-    if (!log) return -1;
+    if (!log) return adamod__fail(ADAMOD_ERROR_IO, "%s", why);
     const pid_t child = fork();
     if (child == 0) become_gnuplot(gnuplot, directory, script, fileno(log));
     if (child > 0) {
         pid_t ended;
         while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR) continue;
         if (ended < 0) status = -1;
-        if (status) read_log(log, why, size);
+        if (status) read_log(log, why, sizeof why);
     }
     fclose(log);
-    return status ? -1 : 0;
+    return status ? adamod__fail(ADAMOD_ERROR_IO, "%s", why) : 0;
 }
 
 /* ---- Drawing ----------------------------------------------------------------------------------------------------- */
@@ -224,9 +225,9 @@ static void remove_old(const report_figures *f, const char *name) {
 }
 
 static void take_svg(report_figures *f, report_drawing *d, int variants) {
-    char *path = path_in(f, d->name, d->for_page ? ".page.svg" : ".svg"), *text = NULL, ignored[64];
+    char *path = path_in(f, d->name, d->for_page ? ".page.svg" : ".svg"), *text = NULL;
     size_t n = 0;
-    if (path && text_read(path, &text, &n, ignored, sizeof ignored) == 0) {
+    if (path && text_read(path, &text, &n) == 0) {
         char *ended = realloc(text, n + 1);
         if (ended) {
             text = ended;
@@ -240,16 +241,17 @@ static void take_svg(report_figures *f, report_drawing *d, int variants) {
 }
 
 static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, int variants) {
-    char script[80], why[300];
+    char script[80];
     snprintf(script, sizeof script, "%s.gp", d->name);
-    if (run_gnuplot(gnuplot, f->directory, script, why, sizeof why) == 0) {
+    if (run_gnuplot(gnuplot, f->directory, script) == 0) {
         char *pdf = path_in(f, d->name, ".pdf");
         d->pdf = pdf && access(pdf, R_OK) == 0;
         free(pdf);
         if (d->on_page) take_svg(f, d, variants);
         if (!d->on_page || d->svg) return;
-        snprintf(why, sizeof why, "its drawing is not SVG as expected");
+        adamod__fail(ADAMOD_ERROR_FORMAT, "its drawing is not SVG as expected");
     }
+    const char *why = adamod__last_message();
     if (!*f->why) report_note("%s/%s: gnuplot failed: %s", f->directory, script, why); /* others fail likewise */
     snprintf(f->why, sizeof f->why, "gnuplot could not draw %s: %s", script, why);
 }
@@ -277,7 +279,7 @@ static char *figures_directory(const char *page) {
 
 static int make_directory(report_figures *f) {
     if (!mkdir(f->directory, 0777) || errno == EEXIST) return 0;
-    return text_fail(f->message, f->size, "%s: cannot make this directory: %s", f->directory, strerror(errno));
+    return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", f->directory, strerror(errno));
 }
 
 /* "report-figures/2-images": a directory for each of several tasks. */
@@ -289,7 +291,7 @@ static int enter_task(report_figures *f, const report *r) {
     name[n] = '\0';
     if (asprintf(&f->directory, "%s/%d%s%s", whole, r->number + 1, n ? "-" : "", name) < 0) f->directory = NULL;
     free(whole);
-    return f->directory ? make_directory(f) : text_fail(f->message, f->size, "out of memory");
+    return f->directory ? make_directory(f) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
 }
 
 /* Beside the page. */
@@ -299,13 +301,13 @@ static char *link_to(const report_figures *f, const char *page) {
 }
 
 static int open_directory(report_figures *f, const report *r, const char *page) {
-    if (!(f->directory = figures_directory(page))) return text_fail(f->message, f->size, "out of memory");
+    if (!(f->directory = figures_directory(page))) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     if (make_directory(f) || (r->of > 1 && enter_task(f, r))) return -1;
-    return (f->link = link_to(f, page)) ? 0 : text_fail(f->message, f->size, "out of memory");
+    return (f->link = link_to(f, page)) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
 }
 
-int report_draw(report_figures *out, const report *r, const char *page, char *message, size_t size) {
-    *out = (report_figures){.message = message, .size = size};
+int report_draw(report_figures *out, const report *r, const char *page) {
+    *out = (report_figures){0};
     int status = open_directory(out, r, page);
     if (!status) status = write_style(out);
     if (!status) status = report_draw_curves(out, r);

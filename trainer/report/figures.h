@@ -70,12 +70,10 @@ typedef struct report_figures {
     bool from_below[REPORT_GROUPS]; /* a line begins below the bottom of a figure */
     bool one_scale;                 /* histograms of all panels have one scale of heights */
     int64_t rows[2];                /* the first and the last update among the histograms */
-    char *message;                  /* as given to report_draw */
-    size_t size;
 } report_figures;
 
 /* Without gnuplot there are data and scripts, but no drawings; that is no failure. */
-int report_draw(report_figures *out, const report *r, const char *page, char *message, size_t size);
+int report_draw(report_figures *out, const report *r, const char *page);
 void report_figures_free(report_figures *f);
 
 /* ---- Between the files that make figures ---- */
@@ -87,8 +85,7 @@ typedef struct report_file {
     FILE *to;
 } report_file;
 
-int report_file_open(report_figures *f, report_file *out, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int report_file_open(report_file *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int report_file_close(report_figures *f, report_file *file);
 
 /* Adds a drawing, to be made by NAME.gp; NULL: no memory. */

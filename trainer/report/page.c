@@ -8,6 +8,7 @@
 #endif
 #include "report/page.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <math.h>
@@ -496,16 +497,15 @@ static void write_page(FILE *out, const reports *all, const report_figures *f, c
     fprintf(out, "</main>\n<script>%s</script>\n</body>\n</html>\n", page_script);
 }
 
-int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t, char *message,
-               size_t size) {
+int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t) {
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
-    if (!out) return text_fail(message, size, "%s: out of memory", path);
+    if (!out) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     write_page(out, all, f, t);
     const bool whole = !ferror(out);
-    int status = fclose(out) == 0 && whole ? 0 : text_fail(message, size, "%s: out of memory", path);
-    if (!status) status = text_write(path, (text_slice){text, n}, message, size);
+    int status = fclose(out) == 0 && whole ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
+    if (!status) status = text_write(path, (text_slice){text, n});
     free(text);
     return status;
 }

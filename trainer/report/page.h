@@ -54,7 +54,6 @@ bool page_limits_loss(const report *r);
 void page_limit(FILE *out, const report *r, const char *of);
 
 /* All of it, with the figures and the table of each report. -1: a message. */
-int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t, char *message,
-               size_t size);
+int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t);
 
 #endif

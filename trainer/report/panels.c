@@ -4,6 +4,7 @@
  */
 #include "report/panels.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <math.h>
@@ -292,8 +293,8 @@ static int write_names(report_figures *f, const panel *p, const report *r, const
     report_file file;
     end *e = calloc((size_t)r->n_variants, sizeof *e);
     int n = 0;
-    if (!e) return text_fail(f->message, f->size, "out of memory");
-    if (report_file_open(f, &file, "%s-names.dat", p->name)) {
+    if (!e) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    if (report_file_open(&file, "%s-names.dat", p->name)) {
         free(e);
         return -1;
     }
@@ -416,7 +417,7 @@ static void describe(const panel *p, const report *r, const panel_blocks *b, rep
 int panel_add(report_figures *f, report_group group, const panel *p, const report *r, const panel_blocks *b) {
     report_file file;
     report_drawing *d = report_figures_add(f, group, p->name);
-    if (!d || report_file_open(f, &file, "%s.gp", p->name)) return -1;
+    if (!d || report_file_open(&file, "%s.gp", p->name)) return -1;
     d->for_page = true;
     d->least_width = report_is_crowded(r) ? LEAST_WIDE : 0;
     describe(p, r, b, d);
@@ -427,5 +428,5 @@ int panel_add(report_figures *f, report_group group, const panel *p, const repor
     const int status = write_script(file.to, p, r, b, d);
     if (report_file_close(f, &file)) return -1;
     if (!status && report_is_crowded(r) && write_names(f, p, r, b)) return -1;
-    return status ? text_fail(f->message, f->size, "out of memory") : 0;
+    return status ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory") : 0;
 }

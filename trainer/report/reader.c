@@ -4,6 +4,8 @@
  */
 #include "report/reader_parts.h"
 
+#include "core/error.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,22 +32,17 @@ void report_run_free(report_run *r) {
     *r = (report_run){0};
 }
 
-int report_run_read(report_run *out, const char *directory, const metric *known, int n_known, char *message,
-                    size_t size) {
+int report_run_read(report_run *out, const char *directory, const metric *known, int n_known) {
     *out = (report_run){.seconds = NAN, .training_loss = NAN, .directory = strdup(directory)};
-    if (!out->directory) return text_fail(message, size, "%s: out of memory", directory);
+    if (!out->directory) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
     for (size_t n = strlen(out->directory); n > 1 && out->directory[n - 1] == '/';) out->directory[--n] = '\0';
-    if (reader_recipe(out, message, size) || reader_machines(out, message, size) ||
-        reader_task(out, known, n_known, message, size) ||
-        reader_value(out, "data.json", READER_BYTES, reader_data, message, size) < 0 ||
-        reader_vocabulary(out, "source.vocab", "source", message, size) ||
-        reader_vocabulary(out, "target.vocab", "target", message, size) ||
-        reader_vocabulary(out, "words.vocab", "target", message, size) ||
-        reader_lines(out, "metrics.jsonl", reader_metrics, message, size) ||
-        reader_lines(out, "histograms.jsonl", reader_histogram, message, size) ||
-        reader_lines(out, "samples.jsonl", reader_sample, message, size) ||
-        reader_value(out, "classes.json", MOST_CLASSES, read_classes, message, size) < 0 ||
-        reader_value(out, "result.json", READER_BYTES, reader_result, message, size) < 0) {
+    if (reader_recipe(out) || reader_machines(out) || reader_task(out, known, n_known) ||
+        reader_value(out, "data.json", READER_BYTES, reader_data) < 0 ||
+        reader_vocabulary(out, "source.vocab", "source") || reader_vocabulary(out, "target.vocab", "target") ||
+        reader_vocabulary(out, "words.vocab", "target") || reader_lines(out, "metrics.jsonl", reader_metrics) ||
+        reader_lines(out, "histograms.jsonl", reader_histogram) || reader_lines(out, "samples.jsonl", reader_sample) ||
+        reader_value(out, "classes.json", MOST_CLASSES, read_classes) < 0 ||
+        reader_value(out, "result.json", READER_BYTES, reader_result) < 0) {
         report_run_free(out);
         return -1;
     }

@@ -111,10 +111,9 @@ typedef struct report_run {
     report_point last_valid, final_valid, final_test;
 } report_run;
 
-/* 0, or -1 with one line in message. A run that could not be read needs no report_run_free. known: the metrics of runs
+/* A run that could not be read needs no report_run_free. known: the metrics of runs
  * without task.json; those that are headlines count. */
-int report_run_read(report_run *out, const char *directory, const metric *known, int n_known, char *message,
-                    size_t size);
+int report_run_read(report_run *out, const char *directory, const metric *known, int n_known);
 void report_run_free(report_run *r);
 
 /* NULL: there is no text of that name. */
@@ -125,6 +124,6 @@ const char *report_pairs_find(const report_pairs *pairs, const char *key);
 
 /* A path as the runs it stands for: itself, or if it is no run directory all that it holds, in the order in which they
  * were started. Names to be freed one by one, then *out. */
-int report_runs_find(const char *path, char ***out, int *n, char *message, size_t size);
+int report_runs_find(const char *path, char ***out, int *n);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "report/reader_parts.h"
 
+#include "core/error.h"
 #include "core/file.h"
 
 #include <errno.h>
@@ -26,8 +27,8 @@ const char reader_not_a_step[] = "\"step\" is not a whole number from 0 on";
 bool reader_is_step(double x) { return x >= 0 && x <= 1e15 && x == floor(x); }
 
 int reader_fail(const reader_place *at, const char *what) {
-    if (at->line) return text_fail(at->message, at->size, "%s:%" PRId64 ": %s", at->path, at->line, what);
-    return text_fail(at->message, at->size, "%s: %s", at->path, what);
+    if (at->line) return adamod__refuse("%s:%" PRId64 ": %s", at->path, at->line, what);
+    return adamod__refuse("%s: %s", at->path, what);
 }
 
 char *reader_path(const char *directory, const char *name) {
@@ -108,11 +109,11 @@ static int read_each(report_run *r, FILE *file, reader_place *at, line *l, reade
     return ferror(file) ? reader_fail(at, "cannot read") : 0;
 }
 
-int reader_lines(report_run *r, const char *name, reader_of *reader, char *message, size_t size) {
-    reader_place at = {.path = reader_path(r->directory, name), .message = message, .size = size};
+int reader_lines(report_run *r, const char *name, reader_of *reader) {
+    reader_place at = {.path = reader_path(r->directory, name)};
     line *l = malloc(sizeof *l);
     FILE *file = NULL;
-    int status = at.path && l ? reader_open(&at, &file) : text_fail(message, size, "%s: out of memory", name);
+    int status = at.path && l ? reader_open(&at, &file) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     if (status > 0) status = read_each(r, file, &at, l, reader);
     if (file) fclose(file);
     free(l);
@@ -120,11 +121,12 @@ int reader_lines(report_run *r, const char *name, reader_of *reader, char *messa
     return status;
 }
 
-int reader_value(report_run *r, const char *name, size_t most, reader_of *reader, char *message, size_t size) {
-    reader_place at = {.path = reader_path(r->directory, name), .message = message, .size = size};
+int reader_value(report_run *r, const char *name, size_t most, reader_of *reader) {
+    reader_place at = {.path = reader_path(r->directory, name)};
     char *text = NULL;
     size_t n = 0;
-    int status = at.path ? reader_small(&at, most, &text, &n) : text_fail(message, size, "%s: out of memory", name);
+    int status =
+        at.path ? reader_small(&at, most, &text, &n) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     if (status > 0) {
         json_input in = json_input_of(text, n);
         const char *what = reader(r, &in);

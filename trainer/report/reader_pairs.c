@@ -4,6 +4,7 @@
  */
 #include "report/reader_parts.h"
 
+#include "core/error.h"
 #include "core/crc32.h"
 
 #include <inttypes.h>
@@ -56,10 +57,10 @@ const char *reader_machine(report_run *r, json_input *in) {
     return what;
 }
 
-int reader_machines(report_run *r, char *message, size_t size) {
+int reader_machines(report_run *r) {
     char name[32] = "machine.json";
     while (r->n_machines < REPORT_MACHINES) {
-        const int status = reader_value(r, name, READER_BYTES, reader_machine, message, size);
+        const int status = reader_value(r, name, READER_BYTES, reader_machine);
         if (status <= 0) return status;
         r->n_machines++;
         snprintf(name, sizeof name, "machine.%d.json", r->n_machines + 1);
@@ -101,11 +102,11 @@ const char *reader_data(report_run *r, json_input *in) {
     return what;
 }
 
-int reader_vocabulary(report_run *r, const char *name, const char *side, char *message, size_t size) {
+int reader_vocabulary(report_run *r, const char *name, const char *side) {
     char key[32], value[16], block[8192];
-    reader_place at = {.path = reader_path(r->directory, name), .message = message, .size = size};
+    reader_place at = {.path = reader_path(r->directory, name)};
     FILE *file = NULL;
-    int status = at.path ? reader_open(&at, &file) : text_fail(message, size, "%s: out of memory", name);
+    int status = at.path ? reader_open(&at, &file) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     uint32_t sum = 0;
     for (size_t n; status > 0 && (n = fread(block, 1, sizeof block, file));) sum = adamod__crc32(sum, block, n);
     snprintf(key, sizeof key, "vocabulary %s", side);

@@ -1,7 +1,5 @@
 /* reader_parts.h - what the files of the reader share: how a run's files are opened, and what each of them is read by.
  *
- * Functions that can fail return 0, or -1 with one line in message, unless they say otherwise.
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ADAMOD_READER_PARTS_H
@@ -21,8 +19,6 @@ enum { READER_BYTES = 1 << 20 }; /* of a file that is read at once, and of a lin
 typedef struct reader_place {
     char *path;
     int64_t line; /* 0: the file as a whole */
-    char *message;
-    size_t size;
 } reader_place;
 
 int reader_fail(const reader_place *at, const char *what);  /* -1 */
@@ -32,7 +28,7 @@ char *reader_path(const char *directory, const char *name); /* to be freed; NULL
 bool reader_grow(void **array, size_t n, size_t *room, size_t item);
 extern const char reader_no_memory[];
 
-/* 1: open; 0: there is none; -1 with a message. A pipe or a device under that name would keep us waiting. */
+/* 1: open; 0: there is none; -1: it failed. A pipe or a device under that name would keep us waiting. */
 int reader_open(const reader_place *at, FILE **out);
 /* A small file, to be freed; 1, 0 or -1 as above. */
 int reader_small(const reader_place *at, size_t most, char **text, size_t *n);
@@ -41,9 +37,9 @@ int reader_small(const reader_place *at, size_t most, char **text, size_t *n);
  * in full must not have changed the run. */
 typedef const char *reader_of(report_run *r, json_input *in);
 /* A file of many lines, which may be missing. */
-int reader_lines(report_run *r, const char *name, reader_of *reader, char *message, size_t size);
+int reader_lines(report_run *r, const char *name, reader_of *reader);
 /* A file of at most so many bytes that is one value: 1, or 0 if there is none, or -1. */
-int reader_value(report_run *r, const char *name, size_t most, reader_of *reader, char *message, size_t size);
+int reader_value(report_run *r, const char *name, size_t most, reader_of *reader);
 
 /* Whether a number can be an update's, and what to say if it cannot. */
 bool reader_is_step(double x);
@@ -55,14 +51,14 @@ extern const char reader_not_a_step[];
 const char *reader_add_pair(report_pairs *pairs, const char *key, const char *value);
 void reader_free_pairs(report_pairs *pairs);
 reader_of reader_machine, reader_data;
-int reader_machines(report_run *r, char *message, size_t size);
+int reader_machines(report_run *r);
 /* A checksum of what the model's numbers stand for. A model of one language has only a target. */
-int reader_vocabulary(report_run *r, const char *name, const char *side, char *message, size_t size);
+int reader_vocabulary(report_run *r, const char *name, const char *side);
 
 /* reader_recipe.c, reader_task.c */
-int reader_recipe(report_run *r, char *message, size_t size);
+int reader_recipe(report_run *r);
 /* What the run says of its task; or, where it does not, the metrics that are known. */
-int reader_task(report_run *r, const metric *known, int n_known, char *message, size_t size);
+int reader_task(report_run *r, const metric *known, int n_known);
 
 /* reader_metrics.c, reader_histograms.c, reader_samples.c */
 enum { READER_NAME = 32 }; /* bytes of a metric's name and of what is counted, with the zero at the end */

@@ -8,6 +8,8 @@
 
 #include "report/reader_parts.h"
 
+#include "core/error.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,18 +94,18 @@ static const char *read_recipe_line(recipe_reader *y, const char *begin, const c
     return what ? what : reader_add_pair(y->pairs, y->path, value);
 }
 
-int reader_recipe(report_run *r, char *message, size_t size) {
-    reader_place at = {.path = reader_path(r->directory, "recipe.yaml"), .message = message, .size = size};
+int reader_recipe(report_run *r) {
+    reader_place at = {.path = reader_path(r->directory, "recipe.yaml")};
     recipe_reader y = {.pairs = &r->recipe};
     size_t n = 0;
-    int status =
-        at.path ? reader_small(&at, READER_BYTES, &r->recipe_text, &n) : text_fail(message, size, "out of memory");
+    int status = at.path ? reader_small(&at, READER_BYTES, &r->recipe_text, &n)
+                         : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     if (status == 0) status = reader_fail(&at, "no such file, expected a run directory");
     text_slice rest = {r->recipe_text, n}, l;
     while (status > 0 && text_next_line(&rest, &l)) {
         const char *what = NULL;
         at.line++;
-        if (text_check(l, at.path, at.line, message, size)) status = -1;
+        if (text_check(l, at.path, at.line)) status = -1;
         else if ((what = read_recipe_line(&y, l.bytes, l.bytes + l.n))) status = reader_fail(&at, what);
     }
     free(at.path);

@@ -6,6 +6,8 @@
 
 #include "report/reader_parts.h"
 
+#include "core/error.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -29,8 +31,7 @@ static bool is_run(const char *directory) {
 /* When the run was started, as text that sorts; "": not known. */
 static void find_start(found *f) {
     report_run r = {.directory = f->path};
-    char ignored[8];
-    const char *started = reader_value(&r, "machine.json", READER_BYTES, reader_machine, ignored, sizeof ignored) < 0
+    const char *started = reader_value(&r, "machine.json", READER_BYTES, reader_machine) < 0
                               ? NULL
                               : report_pairs_find(&r.machine[0], "started");
     snprintf(f->started, sizeof f->started, "%s", started ? started : "");
@@ -64,29 +65,29 @@ static int add_found(found **list, size_t *n, size_t *room, const char *director
     return 0;
 }
 
-static int search(const char *path, found **list, size_t *n, char *message, size_t size) {
+static int search(const char *path, found **list, size_t *n) {
     size_t room = 0;
     int status = add_found(list, n, &room, path, NULL);
     if (status == 0 && *n) return 0;
     DIR *directory = opendir(path);
-    if (!directory) return text_fail(message, size, "%s: %s", path, strerror(errno));
+    if (!directory) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, strerror(errno));
     for (struct dirent *entry; status == 0 && (entry = readdir(directory));) {
         if (entry->d_name[0] != '.') status = add_found(list, n, &room, path, entry->d_name);
     }
     closedir(directory);
-    if (status && *n == MOST_RUNS) return text_fail(message, size, "%s: more than %d runs", path, MOST_RUNS);
-    if (status) return text_fail(message, size, "%s: out of memory", path);
+    if (status && *n == MOST_RUNS) return adamod__refuse("%s: more than %d runs", path, MOST_RUNS);
+    if (status) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     if (*n) return 0;
-    return text_fail(message, size, "%s: not a run directory (no recipe.yaml), and no run directories in it", path);
+    return adamod__refuse("%s: not a run directory (no recipe.yaml), and no run directories in it", path);
 }
 
-int report_runs_find(const char *path, char ***out, int *n, char *message, size_t size) {
+int report_runs_find(const char *path, char ***out, int *n) {
     found *list = NULL;
     size_t count = 0;
-    const int status = search(path, &list, &count, message, size);
+    const int status = search(path, &list, &count);
     char **names = status ? NULL : calloc(count + 1, sizeof *names);
     if (!names || !list) {
-        if (!status) (void)text_fail(message, size, "%s: out of memory", path);
+        if (!status) (void)adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
         free_found(list, count);
         free(names);
         return -1;

@@ -8,6 +8,8 @@
 
 #include "report/reader_parts.h"
 
+#include "core/error.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,10 +140,10 @@ static const char *pull_task(report_run *r, json_input *in) {
     return memory ? NULL : reader_no_memory;
 }
 
-int reader_task(report_run *r, const metric *known, int n_known, char *message, size_t size) {
+int reader_task(report_run *r, const metric *known, int n_known) {
     snprintf(r->items, sizeof r->items, "tokens");
     snprintf(r->samples, sizeof r->samples, "sentences");
-    const int status = reader_value(r, "task.json", READER_BYTES, pull_task, message, size);
+    const int status = reader_value(r, "task.json", READER_BYTES, pull_task);
     const char *recipe = report_pairs_find(&r->recipe, "data.task");
     if (!*r->task && recipe) snprintf(r->task, sizeof r->task, "%s", recipe);
     text_plain(r->task);
@@ -149,10 +151,10 @@ int reader_task(report_run *r, const metric *known, int n_known, char *message, 
     if (status == 0) snprintf(r->limit, sizeof r->limit, "train.evaluate_pairs");
     for (int i = 0; status == 0 && i < n_known; i++) {
         if (!known[i].headline) continue;
-        if (r->n_metrics == REPORT_METRICS) return text_fail(message, size, "more than %d known metrics", r->n_metrics);
+        if (r->n_metrics == REPORT_METRICS) return adamod__refuse("more than %d known metrics", r->n_metrics);
         metric m = known[i];
         m.signature = NULL; /* today's may be another */
-        if (!add_metric(r, &m)) return text_fail(message, size, "%s: out of memory", r->directory);
+        if (!add_metric(r, &m)) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", r->directory);
     }
     return status < 0 ? -1 : 0;
 }

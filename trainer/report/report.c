@@ -4,6 +4,7 @@
  */
 #include "report/report.h"
 
+#include "core/error.h"
 #include "support/text.h"
 #include "report/page.h"
 
@@ -12,24 +13,22 @@
 #include <unistd.h>
 
 /* Of each report: its table and its figures. */
-static int write_reports(const reports *all, report_table *tables, report_figures *figures, const char *page,
-                         char *message, size_t size) {
+static int write_reports(const reports *all, report_table *tables, report_figures *figures, const char *page) {
     for (int i = 0; i < all->n; i++) {
         report_notes(&all->at[i]);
-        if (report_table_make(&tables[i], &all->at[i], message, size)) return -1;
-        if (report_draw(&figures[i], &all->at[i], page, message, size)) return -1;
+        if (report_table_make(&tables[i], &all->at[i])) return -1;
+        if (report_draw(&figures[i], &all->at[i], page)) return -1;
     }
-    return page_write(page, all, figures, tables, message, size);
+    return page_write(page, all, figures, tables);
 }
 
-int report_write(const char *const *runs, int n, const metric *known, int n_known, const char *page, char *message,
-                 size_t size) {
+int report_write(const char *const *runs, int n, const metric *known, int n_known, const char *page) {
     reports all;
-    if (reports_load(&all, runs, n, known, n_known, message, size)) return -1;
+    if (reports_load(&all, runs, n, known, n_known)) return -1;
     report_figures *figures = calloc((size_t)all.n, sizeof *figures);
     report_table *tables = calloc((size_t)all.n, sizeof *tables);
-    const int status = figures && tables ? write_reports(&all, tables, figures, page, message, size)
-                                         : text_fail(message, size, "out of memory");
+    const int status = figures && tables ? write_reports(&all, tables, figures, page)
+                                         : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; figures && tables && i < all.n; i++) {
         report_figures_free(&figures[i]);
         report_table_free(&tables[i]);
@@ -57,9 +56,9 @@ static void print_signatures(const report *r) {
 }
 
 /* Under the name of its task, if there are several. */
-static int print_table(const report *r, char *message, size_t size) {
+static int print_table(const report *r) {
     report_table table = {0};
-    if (report_table_make(&table, r, message, size)) return -1;
+    if (report_table_make(&table, r)) return -1;
     if (r->number) printf("\n");
     if (r->of > 1) text_line(stdout, "Task: %s", *r->run[0].task ? r->run[0].task : "not known");
     report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
@@ -68,11 +67,11 @@ static int print_table(const report *r, char *message, size_t size) {
     return 0;
 }
 
-int report_print_table(const char *const *runs, int n, const metric *known, int n_known, char *message, size_t size) {
+int report_print_table(const char *const *runs, int n, const metric *known, int n_known) {
     reports all;
-    if (reports_load(&all, runs, n, known, n_known, message, size)) return -1;
+    if (reports_load(&all, runs, n, known, n_known)) return -1;
     int status = 0;
-    for (int i = 0; !status && i < all.n; i++) status = print_table(&all.at[i], message, size);
+    for (int i = 0; !status && i < all.n; i++) status = print_table(&all.at[i]);
     reports_free(&all);
     return status;
 }

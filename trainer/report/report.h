@@ -8,13 +8,12 @@
 #include <stddef.h>
 
 /* Writes page (an HTML file that needs no network) and, in the directory PAGE-figures beside it, every figure as SVG
- * and PDF. Runs that differ in their seed alone are averaged: see variants.h. 0, or -1 with one line in message; notes that do
+ * and PDF. Runs that differ in their seed alone are averaged: see variants.h. Notes that do
  * not keep the page from being written (a run without histograms, say) go to standard error. known: the metrics of
  * runs that do not describe their own, see reader.h. */
-int report_write(const char *const *runs, int n, const metric *known, int n_known, const char *page, char *message,
-                 size_t size);
+int report_write(const char *const *runs, int n, const metric *known, int n_known, const char *page);
 
 /* The table of final results alone, as text for a terminal. */
-int report_print_table(const char *const *runs, int n, const metric *known, int n_known, char *message, size_t size);
+int report_print_table(const char *const *runs, int n, const metric *known, int n_known);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "report/figures.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <math.h>
@@ -156,7 +157,7 @@ static bool is_flat(const float *share, int bin, int bins) {
 
 static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
     report_file file;
-    if (report_file_open(f, &file, "%s.dat", p->name)) return -1;
+    if (report_file_open(&file, "%s.dat", p->name)) return -1;
     fprintf(file.to, "# log10 of the learning rate %s the bound, share of the elements, row\n",
             p->before ? "before" : "after");
     p->blocks = 0;
@@ -220,7 +221,7 @@ static void write_scale(FILE *out, const axes *a, double most) {
 
 static int write_axes(report_figures *f, const axes *a) {
     report_file file;
-    if (report_file_open(f, &file, "rates-axes.gp")) return -1;
+    if (report_file_open(&file, "rates-axes.gp")) return -1;
     fprintf(file.to, "# Shared by all panels of learning rates: rows, heights, ranges.\n");
     fprintf(file.to, "rows = %d\n", a->rows.n);
     fprintf(file.to, "base(row) = rows - 1 - row\n");
@@ -258,7 +259,7 @@ static void describe(const ridge_panel *p, report_drawing *d) {
 static int write_panel(report_figures *f, const ridge_panel *p, const axes *a, report_group group) {
     report_file file;
     report_drawing *d = report_figures_add(f, group, p->name);
-    if (!d || report_file_open(f, &file, "%s.gp", p->name)) return -1;
+    if (!d || report_file_open(&file, "%s.gp", p->name)) return -1;
     describe(p, d);
     fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
     fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", p->name, WIDTH, HEIGHT);
@@ -273,7 +274,7 @@ static int write_whole(report_figures *f, const ridge_panel *p, int n, const axe
     report_file file;
     if (n < 2) return 0;
     report_drawing *d = report_figures_add(f, group, name);
-    if (!d || report_file_open(f, &file, "%s.gp", name)) return -1;
+    if (!d || report_file_open(&file, "%s.gp", name)) return -1;
     d->on_page = false;
     const int columns = n < across ? n : across, lines = (n + columns - 1) / columns;
     fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
@@ -389,7 +390,7 @@ static int draw_panels(report_figures *f, const report *r, ridge_panel *p) {
 
 int report_draw_ridges(report_figures *f, const report *r) {
     ridge_panel *panels = calloc(2 * PANELS, sizeof *panels);
-    if (!panels) return text_fail(f->message, f->size, "out of memory");
+    if (!panels) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     const int status = draw_panels(f, r, panels);
     free(panels);
     return status;

@@ -131,13 +131,13 @@ static void choose_columns(report_table *t, const report *r) {
     }
 }
 
-int report_table_make(report_table *out, const report *r, char *message, size_t size) {
+int report_table_make(report_table *out, const report *r) {
     double most = 0;
     const char *unit_name;
     *out = (report_table){.rows = r->n_variants + 1};
     choose_columns(out, r);
     out->cell = calloc((size_t)out->rows * (size_t)out->columns, sizeof *out->cell);
-    if (!out->cell) return text_fail(message, size, "out of memory");
+    if (!out->cell) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; i < r->n_variants; i++) most = fmax(most, r->variant[i].of[REPORT_SECONDS].max);
     const double unit = report_time_unit(most, &unit_name);
     fill(out, r, unit, unit_name);

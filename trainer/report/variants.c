@@ -7,6 +7,7 @@
 #endif
 #include "report/variants.h"
 
+#include "core/error.h"
 #include "support/text.h"
 
 #include <math.h>
@@ -124,7 +125,7 @@ static void tell_labels_apart(report *r) {
     }
 }
 
-static int make_columns(report *r, char *message, size_t size) {
+static int make_columns(report *r) {
     r->column[REPORT_LOSS] = (metric){"loss", "training loss", "training loss", "", 1, 3, METRIC_LOWER, true, NULL};
     r->column[REPORT_VALID] =
         (metric){"loss", "validation loss", "validation loss", "", 1, 3, METRIC_LOWER, true, NULL};
@@ -133,8 +134,8 @@ static int make_columns(report *r, char *message, size_t size) {
     for (int i = 0; i < r->n; i++) {
         const excess more = add_columns(r, &r->run[i]);
         if (!more.what) continue;
-        return text_fail(message, size, "%s: with this run the report has too many %s, expected at most %d",
-                         r->run[i].directory, more.what, more.most);
+        return adamod__refuse("%s: with this run the report has too many %s, expected at most %d", r->run[i].directory,
+                              more.what, more.most);
     }
     tell_labels_apart(r);
     for (int i = 0; i < r->n_metrics; i++) r->column[REPORT_FIRST_VALID + i] = r->column[REPORT_FIRST_METRIC + i];
@@ -386,17 +387,16 @@ static bool same_directory(const char *a, const char *b) {
 }
 
 /* Of all runs, each once. */
-static int read_runs(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
-                     size_t size) {
+static int read_runs(report *out, const char *const *runs, int n, const metric *known, int n_known) {
     *out = (report){0};
-    if (n < 1) return text_fail(message, size, "there are no runs to report");
+    if (n < 1) return adamod__refuse("there are no runs to report");
     out->run = calloc((size_t)n, sizeof *out->run);
-    int status = out->run ? 0 : text_fail(message, size, "out of memory");
+    int status = out->run ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; status == 0 && i < n; i++) {
         int twin = 0;
         while (twin < i && !same_directory(runs[twin], runs[i])) twin++;
         if (twin < i) continue;
-        status = report_run_read(&out->run[out->n], runs[i], known, n_known, message, size);
+        status = report_run_read(&out->run[out->n], runs[i], known, n_known);
         if (status == 0) out->n++;
     }
     if (status) report_free(out);
@@ -404,18 +404,17 @@ static int read_runs(report *out, const char *const *runs, int n, const metric *
 }
 
 /* Of the runs that it has. */
-static int make_report(report *r, char *message, size_t size) {
+static int make_report(report *r) {
     r->variant = calloc((size_t)r->n, sizeof *r->variant);
-    int status = r->variant ? make_columns(r, message, size) : text_fail(message, size, "out of memory");
-    if (status == 0 && make_variants(r)) status = text_fail(message, size, "out of memory");
+    int status = r->variant ? make_columns(r) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    if (status == 0 && make_variants(r)) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     if (status) report_free(r);
     return status;
 }
 
-int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
-                size_t size) {
-    if (read_runs(out, runs, n, known, n_known, message, size)) return -1;
-    return make_report(out, message, size);
+int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known) {
+    if (read_runs(out, runs, n, known, n_known)) return -1;
+    return make_report(out);
 }
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------- */
@@ -445,20 +444,20 @@ static int take_task(report *from, report *to, const char *task, const char *unk
     return 0;
 }
 
-int reports_load(reports *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
-                 size_t size) {
+int reports_load(reports *out, const char *const *runs, int n, const metric *known, int n_known) {
     report all;
     char task[sizeof all.run->task], unknown[sizeof task];
     *out = (reports){0};
-    if (read_runs(&all, runs, n, known, n_known, message, size)) return -1;
+    if (read_runs(&all, runs, n, known, n_known)) return -1;
     snprintf(unknown, sizeof unknown, "%s", only_task(&all));
-    int status = (out->at = calloc((size_t)all.n, sizeof *out->at)) ? 0 : text_fail(message, size, "out of memory");
+    int status =
+        (out->at = calloc((size_t)all.n, sizeof *out->at)) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int first = 0; !status && all.n; out->n++) {
         report *r = &out->at[out->n];
         snprintf(task, sizeof task, "%s", *all.run[0].task ? all.run[0].task : unknown);
         *r = (report){.number = out->n, .first = first};
-        status = take_task(&all, r, task, unknown) ? text_fail(message, size, "out of memory")
-                                                   : make_report(r, message, size);
+        status =
+            take_task(&all, r, task, unknown) ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory") : make_report(r);
         first += r->n_variants;
     }
     for (int i = 0; i < out->n; i++) out->at[i].of = out->n;

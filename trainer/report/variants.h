@@ -67,9 +67,8 @@ typedef struct report {
     int number, of, first; /* of the reports of a page: which it is, of how many, the number of its first variant */
 } report;
 
-/* Of runs of one task. 0, or -1 with one line in message and nothing to free. known: see report_run_read. */
-int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
-                size_t size);
+/* Of runs of one task. After a failure there is nothing to free. known: see report_run_read. */
+int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known);
 void report_free(report *r);
 
 /* A report for each task, in the order of their first runs: numbers of different tasks have nothing in common but names.
@@ -79,8 +78,7 @@ typedef struct reports {
     int n;
 } reports;
 
-int reports_load(reports *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
-                 size_t size);
+int reports_load(reports *out, const char *const *runs, int n, const metric *known, int n_known);
 void reports_free(reports *r);
 
 /* Whether the table has the column: some variant has a number in it, and if it is of the validation data, some variant
@@ -144,7 +142,7 @@ typedef struct report_table {
 /* What stands above a column: "training loss", "test accuracy %", "images/s". */
 void report_column_head(const report *r, int column, const char *time_unit, char *out, size_t size);
 
-int report_table_make(report_table *out, const report *r, char *message, size_t size);
+int report_table_make(report_table *out, const report *r);
 const char *report_table_cell(const report_table *t, int row, int column);
 void report_table_free(report_table *t);
 /* In so many columns if it can be; may_cut: by leaving means and deviations out if need be, also from the table. */

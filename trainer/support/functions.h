@@ -11,9 +11,9 @@ typedef struct function_place {
 
 /* Loads the library that the environment variable names (NULL: none may), or else the first that there is of NAMES, a list
  * that ends with NULL; then stores all the FUNCTIONS, a list that ends with {NULL, NULL}. The library, and *named (NULL: not
- * wanted) is what it was loaded as, good until the environment changes. NULL, with one line in message, if none can be
- * loaded or a function is missing: those before it are stored. */
+ * wanted) is what it was loaded as, good until the environment changes. NULL if none can be loaded
+ * or a function is missing: those before it are stored. */
 void *functions_load(const char *const *names, const char *variable, const function_place *functions,
-                     const char **named, char *message, size_t size);
+                     const char **named);
 
 #endif

@@ -1,5 +1,6 @@
 #include "support/keys.h"
 
+#include "core/error.h"
 #include "support/json.h"
 #include "support/text.h"
 
@@ -59,11 +60,11 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
     return out;
 }
 
-static int wrong_value(const key_spec *k, const char *name, const char *text, char *message, size_t size) {
+static int wrong_value(const key_spec *k, const char *name, const char *text) {
     char expected[256];
     key_expected(k, expected, sizeof expected);
-    if (!*text) return text_fail(message, size, "%s is empty, expected %s", name, expected);
-    return text_fail(message, size, "%s is '%s', expected %s", name, key_show(text).text, expected);
+    if (!*text) return adamod__refuse("%s is empty, expected %s", name, expected);
+    return adamod__refuse("%s is '%s', expected %s", name, key_show(text).text, expected);
 }
 
 /* ---- from text ---- */
@@ -99,14 +100,13 @@ static bool is_choice(const char *choices, const char *text) {
     return false;
 }
 
-int key_check_text(const char *name, const char *text, size_t room, char *message, size_t size) {
-    if (strlen(text) >= room)
-        return text_fail(message, size, "%s is longer than %zu bytes", key_show(name).text, room - 1);
+int key_check_text(const char *name, const char *text, size_t room) {
+    if (strlen(text) >= room) return adamod__refuse("%s is longer than %zu bytes", key_show(name).text, room - 1);
     for (text_slice rest = text_of(text); rest.n;) {
         const size_t n = text_code_point(rest);
-        if (!n) return text_fail(message, size, "%s is not UTF-8", key_show(name).text);
+        if (!n) return adamod__refuse("%s is not UTF-8", key_show(name).text);
         if (n == 1 && iscntrl((unsigned char)*rest.bytes)) {
-            return text_fail(message, size, "%s contains a control character or a line break", key_show(name).text);
+            return adamod__refuse("%s contains a control character or a line break", key_show(name).text);
         }
         rest.bytes += n;
         rest.n -= n;
@@ -114,18 +114,18 @@ int key_check_text(const char *name, const char *text, size_t room, char *messag
     return 0;
 }
 
-static int set_text(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
-    if (k->kind == KEY_CHOICE && !is_choice(k->choices, text)) return wrong_value(k, name, text, message, size);
-    if (key_check_text(name, text, k->size, message, size)) return -1;
+static int set_text(const key_spec *k, const char *name, const char *text, char *field) {
+    if (k->kind == KEY_CHOICE && !is_choice(k->choices, text)) return wrong_value(k, name, text);
+    if (key_check_text(name, text, k->size)) return -1;
     memset(field, 0, k->size); /* so that equal settings have equal bytes */
     memcpy(field, text, strlen(text));
     return 0;
 }
 
-static int set_number(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+static int set_number(const key_spec *k, const char *name, const char *text, char *field) {
     double x;
     if (!key_parse_number(text, &x) || !(x >= k->low && (k->below ? x < k->high : x <= k->high))) {
-        return wrong_value(k, name, text, message, size);
+        return wrong_value(k, name, text);
     }
     if (k->kind == KEY_REAL) {
         memcpy(field, &x, sizeof x);
@@ -133,7 +133,7 @@ static int set_number(const key_spec *k, const char *name, const char *text, cha
     }
     const int64_t whole = (int64_t)x;
     const int narrow = (int)(k->size == sizeof narrow ? whole : 0);
-    if ((double)whole != x) return wrong_value(k, name, text, message, size);
+    if ((double)whole != x) return wrong_value(k, name, text);
     if (k->size == sizeof narrow) memcpy(field, &narrow, sizeof narrow);
     else memcpy(field, &whole, sizeof whole);
     return 0;
@@ -168,7 +168,7 @@ bool key_matches(const char *patterns, const char *name) {
 }
 
 /* Kept in the order of the choices, so that the same list is the same text. */
-static int set_list(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+static int set_list(const key_spec *k, const char *name, const char *text, char *field) {
     char given[128] = "", sorted[128] = "", word[64];
     size_t used = 0, n = 0;
     for (const char *c = text; *c && used + 1 < sizeof given; c++) {
@@ -180,30 +180,29 @@ static int set_list(const key_spec *k, const char *name, const char *text, char 
         if (key_lists(given, word)) n += (size_t)snprintf(sorted + n, sizeof sorted - n, "%s%s", n ? "," : "", word);
         c += length;
     }
-    if (n != used || used >= k->size) return wrong_value(k, name, text, message, size); /* something else is there */
+    if (n != used || used >= k->size) return wrong_value(k, name, text); /* something else is there */
     memset(field, 0, k->size);
     memcpy(field, sorted, n);
     return 0;
 }
 
 /* Without spaces around commas, so that "3, 4" is "3,4". */
-static int set_separated(const key_spec *k, const char *name, const char *text, char *field, char *message,
-                         size_t size) {
+static int set_separated(const key_spec *k, const char *name, const char *text, char *field) {
     char *plain = strdup(text);
     size_t n = 0;
-    if (!plain) return text_fail(message, size, "out of memory");
+    if (!plain) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (const char *c = text; *c; c++) {
         const char after = c[strspn(c, " ")];
         if (*c != ' ' || (n > 0 && plain[n - 1] != ',' && after != ',' && after)) plain[n++] = *c;
     }
     plain[n] = '\0';
-    const int failed = set_text(k, name, plain, field, message, size);
+    const int failed = set_text(k, name, plain, field);
     free(plain);
     return failed;
 }
 
 /* "100", "1 epoch", "0.5epochs" */
-static int set_span(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+static int set_span(const key_spec *k, const char *name, const char *text, char *field) {
     char number[40];
     key_span span = {0};
     double x;
@@ -214,7 +213,7 @@ static int set_span(const key_spec *k, const char *name, const char *text, char 
     snprintf(number, sizeof number, "%.*s", (int)(n < sizeof number ? n : 0), text);
     if (!known || !key_parse_number(number, &x) || !(x >= k->low && x <= (unit ? KEY_MOST_EPOCHS : k->high)) ||
         (!unit && x != (double)(int64_t)x)) {
-        return wrong_value(k, name, text, message, size);
+        return wrong_value(k, name, text);
     }
     if (unit) span.epochs = x;
     else span.updates = (int64_t)x;
@@ -222,15 +221,15 @@ static int set_span(const key_spec *k, const char *name, const char *text, char 
     return 0;
 }
 
-int key_set(const key_spec *k, const char *name, const char *text, void *settings, char *message, size_t size) {
+int key_set(const key_spec *k, const char *name, const char *text, void *settings) {
     char *field = (char *)settings + k->offset;
-    if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field, message, size);
-    if (k->kind == KEY_LIST) return set_list(k, name, text, field, message, size);
-    if (k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS) return set_separated(k, name, text, field, message, size);
-    if (k->kind == KEY_SPAN) return set_span(k, name, text, field, message, size);
-    if (k->kind != KEY_SWITCH) return set_text(k, name, text, field, message, size);
+    if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field);
+    if (k->kind == KEY_LIST) return set_list(k, name, text, field);
+    if (k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS) return set_separated(k, name, text, field);
+    if (k->kind == KEY_SPAN) return set_span(k, name, text, field);
+    if (k->kind != KEY_SWITCH) return set_text(k, name, text, field);
     const bool on = strcmp(text, "true") == 0;
-    if (!on && strcmp(text, "false") != 0) return wrong_value(k, name, text, message, size);
+    if (!on && strcmp(text, "false") != 0) return wrong_value(k, name, text);
     memcpy(field, &on, sizeof on);
     return 0;
 }
@@ -276,9 +275,8 @@ const key_spec *key_find(const key_table *table, const char *path) {
 }
 
 void key_defaults(const key_table *table, void *settings) {
-    char message[256];
     for (int i = 0; i < table->n; i++) {
         const key_spec *k = &table->keys[i];
-        (void)key_set(k, k->path, k->standard, settings, message, sizeof message);
+        (void)key_set(k, k->path, k->standard, settings);
     }
 }

@@ -90,9 +90,9 @@ typedef struct key_table {
 #define KEY_MOST_INT 2147483647.0
 #define KEY_MOST_SEED 9007199254740991.0
 
-/* Sets a field from text: 0, or -1 with "NAME is 'x', expected a whole number from 1 to 9". name stands for the key in
+/* Sets a field from text. It fails with "NAME is 'x', expected a whole number from 1 to 9". name stands for the key in
  * messages. A path must be absolute already. A text keeps no bytes of what was there before. */
-int key_set(const key_spec *k, const char *name, const char *text, void *settings, char *message, size_t size);
+int key_set(const key_spec *k, const char *name, const char *text, void *settings);
 
 /* Whether a list names this choice. */
 bool key_lists(const char *list, const char *choice);
@@ -108,8 +108,8 @@ const char *key_text(const key_spec *k, const void *settings, char out[32]);
 /* "a whole number from 1 to 1000", "words or characters". Returns out. */
 const char *key_expected(const key_spec *k, char *out, size_t size);
 
-/* UTF-8 without control characters that fits into room bytes: 0, or -1 with a message. */
-int key_check_text(const char *name, const char *text, size_t room, char *message, size_t size);
+/* UTF-8 without control characters that fits into room bytes. */
+int key_check_text(const char *name, const char *text, size_t room);
 
 /* Decimal, with a fraction and an exponent if wanted: no hexadecimal, no infinity, nothing before or after. */
 bool key_parse_number(const char *text, double *out);

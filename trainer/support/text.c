@@ -27,14 +27,6 @@
 
 text_slice text_of(const char *string) { return (text_slice){string, strlen(string)}; }
 
-int text_fail(char *msg, size_t msg_size, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(msg, msg_size, format, args);
-    va_end(args);
-    return -1;
-}
-
 void text_print(FILE *out, const char *text) {
     for (size_t left = strlen(text), n; left; text += n, left -= n) {
         if (adamod__is_harmless(text, left, &n)) fwrite(text, 1, n, out);
@@ -69,14 +61,14 @@ size_t text_code_point(text_slice text) {
     return n;
 }
 
-int text_check(text_slice text, const char *name, int64_t line, char *msg, size_t msg_size) {
+int text_check(text_slice text, const char *name, int64_t line) {
     for (size_t at = 0, n = 0; at < text.n; at += n) {
         n = text_code_point((text_slice){text.bytes + at, text.n - at});
         if (!n)
-            return text_fail(msg, msg_size, "%s:%" PRId64 ": byte %zu is 0x%02x, which is not UTF-8 here", name, line,
-                             at + 1, (unsigned char)text.bytes[at]);
+            return adamod__refuse("%s:%" PRId64 ": byte %zu is 0x%02x, which is not UTF-8 here", name, line, at + 1,
+                                  (unsigned char)text.bytes[at]);
         if (!text.bytes[at])
-            return text_fail(msg, msg_size, "%s:%" PRId64 ": byte %zu is zero, expected text", name, line, at + 1);
+            return adamod__refuse("%s:%" PRId64 ": byte %zu is zero, expected text", name, line, at + 1);
     }
     return 0;
 }
@@ -147,18 +139,18 @@ static int read_all(int fd, size_t expected, char **bytes, size_t *n) {
     return to ? 0 : ENOMEM;
 }
 
-int text_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size) {
+int text_read(const char *path, char **bytes, size_t *n) {
     struct stat st;
     *bytes = NULL;
     int fd = adamod__file_open(path, O_RDONLY);
-    if (fd < 0) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+    if (fd < 0) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
     size_t expected = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : (size_t)1 << 16;
     int error = read_all(fd, expected, bytes, n);
     close(fd);
-    return error ? text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error)) : 0;
+    return error ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", path, strerror(error)) : 0;
 }
 
-int text_write(const char *path, text_slice text, char *msg, size_t msg_size) {
+int text_write(const char *path, text_slice text) {
     adamod__output file;
     char reason[256];
     int result = adamod__output_open(&file, path);
@@ -166,5 +158,5 @@ int text_write(const char *path, text_slice text, char *msg, size_t msg_size) {
     if (!result) result = adamod__output_commit(&file);
     if (result) adamod__output_reason(&file, reason, sizeof reason);
     adamod__output_discard(&file);
-    return result ? text_fail(msg, msg_size, "%s: %s", path, reason) : 0;
+    return result ? adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, reason) : 0;
 }

@@ -1,7 +1,5 @@
 /* text.h - UTF-8 text: files of lines, lines of tokens. What vocab.c, corpus.c and bleu.c stand on.
  *
- * Functions that can fail return 0, or -1 and one line in msg (msg_size may be 0).
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef TEXT_H
@@ -22,9 +20,6 @@ typedef struct text_slice {
 
 text_slice text_of(const char *string);
 
-/* Writes the line and returns -1. */
-int text_fail(char *msg, size_t msg_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
 /* For terminals. What may have a name in it, of a file or in one, is printed by these: what is not UTF-8, controls and
  * what changes the direction of text become '?', so that a line stays one line and no name speaks to the terminal. */
 void text_print(FILE *out, const char *text);
@@ -38,7 +33,7 @@ void text_plain(char *text);
 size_t text_code_point(text_slice text);
 
 /* Refuses what is not UTF-8, and zero bytes, which no C string could carry. Messages begin with "name:line: ". */
-int text_check(text_slice text, const char *name, int64_t line, char *msg, size_t msg_size);
+int text_check(text_slice text, const char *name, int64_t line);
 
 /* Takes the next token, or the next line without its '\n', from the front of rest. 0: there was none. The text of
  * tokens must be UTF-8; a last line needs no '\n'. */
@@ -48,8 +43,8 @@ int64_t text_count_tokens(text_unit unit, text_slice text);
 int64_t text_count_lines(text_slice text);
 
 /* A whole file, to be freed; a pipe is read to its end. */
-int text_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size);
+int text_read(const char *path, char **bytes, size_t *n);
 /* Whatever fails, path holds the old file or the new one, whole: see optim/file.h. */
-int text_write(const char *path, text_slice text, char *msg, size_t msg_size);
+int text_write(const char *path, text_slice text);
 
 #endif

@@ -1,5 +1,6 @@
 #include "tasks/class_report.h"
 
+#include "core/error.h"
 #include "support/base64.h"
 #include "support/json.h"
 #include "support/text.h"
@@ -68,9 +69,9 @@ static void little_free(little *l) {
     free(l->text);
 }
 
-static int little_encode(little *l, const pictures *p, int64_t place, char *message, size_t size) {
+static int little_encode(little *l, const pictures *p, int64_t place) {
     uint8_t *pixels = p->bytes + (size_t)place * pictures_bytes(p);
-    if (l->scaled && image_square(&(image){p->size, p->size, pixels}, l->side, l->scaled, message, size)) return -1;
+    if (l->scaled && image_square(&(image){p->size, p->size, pixels}, l->side, l->scaled)) return -1;
     base64_encode(l->scaled ? l->scaled : pixels, l->bytes, l->text);
     return 0;
 }
@@ -87,8 +88,8 @@ static void write_picture(json *j, const little *l) {
     json_close(j, '}');
 }
 
-static int write_mistake(json *j, const class_mistake *m, const pictures *p, little *l, char *message, size_t size) {
-    if (little_encode(l, p, m->place, message, size)) return -1;
+static int write_mistake(json *j, const class_mistake *m, const pictures *p, little *l) {
+    if (little_encode(l, p, m->place)) return -1;
     json_open(j, '{');
     json_key(j, "label");
     json_integer(j, p->labels[m->place]);
@@ -103,11 +104,10 @@ static int write_mistake(json *j, const class_mistake *m, const pictures *p, lit
 
 /* ---- all of it ---- */
 
-int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
-                       char *message, size_t size) {
+int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path) {
     if (!c->confusion) return 0;
     little shown;
-    int status = little_make(&shown, p->size) ? 0 : text_fail(message, size, "%s: out of memory", path);
+    int status = little_make(&shown, p->size) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     json j = {0};
     json_open(&j, '{');
     json_key(&j, "step");
@@ -121,13 +121,12 @@ int class_report_write(const class_report *c, const pictures *p, int64_t step, c
     write_picture(&j, &shown);
     json_key(&j, "mistakes");
     json_open(&j, '[');
-    for (int i = 0; !status && i < c->mistakes; i++)
-        status = write_mistake(&j, &c->mistake[i], p, &shown, message, size);
+    for (int i = 0; !status && i < c->mistakes; i++) status = write_mistake(&j, &c->mistake[i], p, &shown);
     json_close(&j, ']');
     json_close(&j, '}');
     json_end_line(&j);
-    if (!status && j.failed) status = text_fail(message, size, "%s: out of memory", path);
-    if (!status) status = text_write(path, (text_slice){j.text, j.n}, message, size);
+    if (!status && j.failed) status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
+    if (!status) status = text_write(path, (text_slice){j.text, j.n});
     json_free(&j);
     little_free(&shown);
     return status;

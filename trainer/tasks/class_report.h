@@ -30,7 +30,6 @@ void class_report_add(class_report *c, int label, int prediction, double probabi
 void class_report_free(class_report *c);
 
 /* split: "test" or "valid". Of too many classes there is no file. Pictures are scaled down to 128 pixels a side at most. */
-int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
-                       char *message, size_t size);
+int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path);
 
 #endif

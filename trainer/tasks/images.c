@@ -5,7 +5,7 @@
 #include "tasks/images.h"
 
 #include "support/clock.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "data/shapes.h"
 #include "data/shuffle.h"
 #include "models/densenet.h"
@@ -57,41 +57,39 @@ _Static_assert(sizeof(images_settings) <= RECIPE_SETTINGS, "recipe.task_settings
 
 /* ---- what no single key can tell ---- */
 
-static const char *check_files(const images_settings *r, char *why, size_t size) {
+static const char *check_files(const images_settings *r) {
     const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
     if (shapes ? *r->data.path != '\0' : folder && !*r->data.path) {
-        snprintf(why, size,
-                 shapes ? "data.path is given, but data.set shapes reads no files"
-                        : "data.path is not given; data.set %s needs it",
-                 r->data.set);
+        adamod__refuse(shapes ? "data.path is given, but data.set shapes reads no files"
+                              : "data.path is not given; data.set %s needs it",
+                       r->data.set);
         return "data.path";
     }
     if (!folder && (*r->data.valid_path || *r->data.test_path)) {
-        snprintf(why, size, "%s is given, but data.set %s does not read it",
-                 *r->data.valid_path ? "data.valid_path" : "data.test_path", r->data.set);
+        adamod__refuse("%s is given, but data.set %s does not read it",
+                       *r->data.valid_path ? "data.valid_path" : "data.test_path", r->data.set);
         return *r->data.valid_path ? "data.valid_path" : "data.test_path";
     }
     if (!folder || *r->data.valid_path || *r->data.test_path || r->data.hold_out > 0) return NULL;
-    snprintf(why, size,
-             "data.hold_out is 0, and neither data.valid_path nor data.test_path is given: nothing is left to "
-             "validate on");
+    adamod__refuse("data.hold_out is 0, and neither data.valid_path nor data.test_path is given: nothing is left to "
+                   "validate on");
     return "data.hold_out";
 }
 
-static const char *check_task(const recipe *whole, char *why, size_t size) {
+static const char *check_task(const recipe *whole) {
     const images_settings *r = images_settings_of(whole);
-    const char *path = check_files(r, why, size);
+    const char *path = check_files(r);
     if (path) return path;
     if (strcmp(r->data.set, "folder") != 0 && r->data.size != SHAPES_SIZE) {
-        snprintf(why, size, "data.size is %d, expected %d, which pictures of data.set %s have", r->data.size,
-                 SHAPES_SIZE, r->data.set);
+        adamod__refuse("data.size is %d, expected %d, which pictures of data.set %s have", r->data.size, SHAPES_SIZE,
+                       r->data.set);
         return "data.size";
     }
     if (strcmp(r->data.set, "cifar100") != 0 && strcmp(r->data.labels, "coarse") == 0) {
-        snprintf(why, size, "data.labels is coarse, which only data.set cifar100 has");
+        adamod__refuse("data.labels is coarse, which only data.set cifar100 has");
         return "data.labels";
     }
-    return images_check_view(r, why, size);
+    return images_check_view(r);
 }
 
 /* ---- models ---- */
@@ -101,22 +99,19 @@ static nn_value build_mlp(nn_graph *g, const void *s, nn_value x, int n) { retur
 static nn_value build_resnet(nn_graph *g, const void *s, nn_value x, int n) { return resnet_build(g, s, x, n); }
 static nn_value build_densenet(nn_graph *g, const void *s, nn_value x, int n) { return densenet_build(g, s, x, n); }
 
-static const char *check_resnet(const recipe *r, char *why, size_t size) {
-    return resnet_check((const void *)r->model_settings, why, size);
-}
+static const char *check_resnet(const recipe *r) { return resnet_check((const void *)r->model_settings); }
 
 /* Between blocks the size is halved. */
-static const char *check_densenet(const recipe *r, char *why, size_t size) {
+static const char *check_densenet(const recipe *r) {
     const densenet_settings *s = (const void *)r->model_settings;
     const int pixels = images_settings_of(r)->data.size;
-    const char *path = densenet_check(s, why, size);
+    const char *path = densenet_check(s);
     int divisor = 1;
     for (const char *c = s->model.blocks; *c; c++) divisor *= *c == ',' ? 2 : 1;
     if (path || pixels % divisor == 0) return path;
-    snprintf(why, size,
-             "data.size is %d, expected a multiple of %d: a DenseNet of model.blocks %s halves it after each but "
-             "the last",
-             pixels, divisor, s->model.blocks);
+    adamod__refuse("data.size is %d, expected a multiple of %d: a DenseNet of model.blocks %s halves it after each but "
+                   "the last",
+                   pixels, divisor, s->model.blocks);
     return "data.size";
 }
 
@@ -164,21 +159,20 @@ static void free_graph(images_graph *x) {
 }
 
 /* A graph that answers, over n pictures. */
-static int open_graph(const experiment *e, images_graph *x, int64_t capacity, int64_t n, const uint8_t *bytes,
-                      char *message, size_t size) {
+static int open_graph(const experiment *e, images_graph *x, int64_t capacity, int64_t n, const uint8_t *bytes) {
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
     x->graph = nn_graph_create(e->params);
-    if (!x->graph) return text_fail(message, size, "out of memory for a graph");
+    if (!x->graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a graph");
     build_graph(e, x->graph, capacity, n, bytes, true, &x->rows);
-    return experiment_failed(nn_plan_create(&x->plan, x->graph, &o), message, size);
+    return nn_plan_create(&x->plan, x->graph, &o);
 }
 
-static int prepare(experiment *e, int uses, char *message, size_t size) {
+static int prepare(experiment *e, int uses) {
     images *s = images_of(e);
     const int64_t most = s->n[SPLIT_VALID] > s->n[SPLIT_TEST] ? s->n[SPLIT_VALID] : s->n[SPLIT_TEST];
     const int64_t batch = images_settings_of(&e->recipe)->data.batch;
     if (!(uses & TASK_SCORE) || most == 0) return 0;
-    return open_graph(e, &s->scoring, most < batch ? most : batch, s->all.n, s->all.bytes, message, size);
+    return open_graph(e, &s->scoring, most < batch ? most : batch, s->all.n, s->all.bytes);
 }
 
 /* ---- open and close ---- */
@@ -194,14 +188,14 @@ static void close_images(experiment *e) {
     e->state = NULL;
 }
 
-static int open_images(experiment *e, const char *directory, int uses, char *message, size_t size) {
+static int open_images(experiment *e, const char *directory, int uses) {
     images *s = e->state = calloc(1, sizeof *s);
-    if (!s) return text_fail(message, size, "out of memory for the task");
+    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the task");
     s->ordered_epoch = -1;
     s->view = images_view(images_settings_of(&e->recipe));
-    int failed = images_load(e, directory, uses, message, size);
+    int failed = images_load(e, directory, uses);
     if (!failed && !directory && !(s->order = malloc((size_t)s->n[SPLIT_TRAIN] * sizeof *s->order)))
-        failed = text_fail(message, size, "out of memory for the order of pictures");
+        failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the order of pictures");
     if (failed) close_images(e);
     return failed ? -1 : 0;
 }
@@ -262,10 +256,10 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     return w.n > 0;
 }
 
-static int save(const experiment *e, const char *directory, char *message, size_t size) {
+static int save(const experiment *e, const char *directory) {
     char path[1100];
     snprintf(path, sizeof path, "%s/classes.txt", directory);
-    return class_names_save(&images_of(e)->all.classes, path, message, size);
+    return class_names_save(&images_of(e)->all.classes, path);
 }
 
 static uint64_t fingerprint(const experiment *e) {
@@ -349,11 +343,10 @@ static void next(experiment *e, task_batch *out) {
     *out = (task_batch){.items = n, .samples = n, .targets = n, .epoch = s->epoch, .index = s->index};
 }
 
-static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
+static int seek(experiment *e, int64_t epoch, int64_t index) {
     images *s = images_of(e);
     if (epoch < 0 || index < 0 || index >= batches(e))
-        return text_fail(
-            message, size,
+        return adamod__refuse(
             "the checkpoint is at batch %lld of an epoch, but an epoch has %lld batches: have the data changed?",
             (long long)index, (long long)batches(e));
     s->epoch = epoch;
@@ -391,7 +384,7 @@ static int best_of(const float *logits, int n, double *probability) {
     return best;
 }
 
-static int run_places(images_graph *x, const images *s, const int32_t *place, int64_t n, char *message, size_t size) {
+static int run_places(images_graph *x, const images *s, const int32_t *place, int64_t n) {
     int32_t *places = nn_plan_data(x->plan, "places"), *draws = nn_plan_data(x->plan, "draws");
     int32_t *targets = nn_plan_data(x->plan, "targets");
     nn_plan_set_rows(x->plan, x->rows, n);
@@ -401,7 +394,7 @@ static int run_places(images_graph *x, const images *s, const int32_t *place, in
         targets[i] = s->all.labels[place[i]];
     }
     nn_plan_forward(x->plan);
-    return experiment_failed(nn_plan_wait(x->plan), message, size);
+    return nn_plan_wait(x->plan);
 }
 
 /* What is known of the pictures of an evaluation, each rank's own; zeros are others'. */
@@ -421,14 +414,14 @@ static void judge_batch(const images *s, const int32_t *place, int64_t at, int64
 }
 
 /* Batch by batch of the first n pictures of a split. */
-static int judge_pictures(experiment *e, task_split split, int64_t n, const judged *j, char *message, size_t size) {
+static int judge_pictures(experiment *e, task_split split, int64_t n, const judged *j) {
     images *s = images_of(e);
     const int64_t batch = images_settings_of(&e->recipe)->data.batch;
     for (int64_t at = 0; at < n; at += batch) {
         const int32_t *place = s->place[split] + at;
         const int64_t rows = n - at < batch ? n - at : batch;
         if (!experiment_is_mine(e, at / batch)) continue;
-        if (run_places(&s->scoring, s, place, rows, message, size)) return -1;
+        if (run_places(&s->scoring, s, place, rows)) return -1;
         j->loss[at / batch] = (double)*(const float *)nn_plan_data(s->scoring.plan, "loss");
         judge_batch(s, place, at, rows, j);
         experiment_progress(e, "images", at + rows, n);
@@ -452,17 +445,17 @@ static void add_up(images *s, task_split split, int64_t n, int64_t batches, bool
 }
 
 /* Over the first `limit` pictures of a split. */
-static int score(experiment *e, task_split split, int64_t limit, bool judge, task_result *out, char *message,
-                 size_t size) {
+static int score(experiment *e, task_split split, int64_t limit, bool judge, task_result *out) {
     images *s = images_of(e);
     const int64_t n = s->n[split] < limit ? s->n[split] : limit;
     const int64_t batches = batches_of(n, images_settings_of(&e->recipe)->data.batch);
     const double start = clock_seconds();
     double *all = calloc((size_t)(batches + 3 * n), sizeof *all);
     const judged j = {all, all + batches, all + batches + n, all + batches + 2 * n};
-    int failed = all ? judge_pictures(e, split, n, &j, message, size)
-                     : text_fail(message, size, "out of memory for the classes of %lld pictures", (long long)n);
-    failed = comm_agree(e->comm, failed, message, size);
+    int failed =
+        all ? judge_pictures(e, split, n, &j)
+            : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the classes of %lld pictures", (long long)n);
+    failed = comm_agree(e->comm, failed);
     if (!failed) comm_add(e->comm, all, batches + 3 * n);
     if (!failed) add_up(s, split, n, batches, judge, &j, out);
     free(all);
@@ -474,7 +467,7 @@ static int score(experiment *e, task_split split, int64_t limit, bool judge, tas
 }
 
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
-                    task_result *out, char *message, size_t size) {
+                    task_result *out) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     const int64_t some = r->train.evaluate_images > 0 ? r->train.evaluate_images : INT64_MAX;
@@ -484,15 +477,15 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     if (s->n[split] == 0 || !s->scoring.plan) return 0;
     const bool whole = depth == TASK_WHOLE;
     if (whole && class_report_begin(&s->judged, s->all.classes.n))
-        return text_fail(message, size, "out of memory for %d classes", s->all.classes.n);
-    return score(e, split, whole ? INT64_MAX : depth == TASK_GLANCE ? r->data.batch : some, whole, out, message, size);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d classes", s->all.classes.n);
+    return score(e, split, whole ? INT64_MAX : depth == TASK_GLANCE ? r->data.batch : some, whole, out);
 }
 
-static int report(experiment *e, task_split split, int64_t step, const char *directory, char *message, size_t size) {
+static int report(experiment *e, task_split split, int64_t step, const char *directory) {
     const images *s = images_of(e);
     char path[1100];
     snprintf(path, sizeof path, "%s/classes.json", directory);
-    return class_report_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid", path, message, size);
+    return class_report_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid", path);
 }
 
 /* ---- answers ---- */
@@ -504,12 +497,12 @@ static void to_probabilities(const float *logits, int n, float *out) {
     for (int k = 0; k < n; k++) out[k] = (float)(exp((double)logits[k] - (double)logits[best]) * probability);
 }
 
-int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probabilities, char *message, size_t size) {
+int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probabilities) {
     const images *s = images_of(e);
     const int classes = s->all.classes.n;
     const int64_t most = images_settings_of(&e->recipe)->data.batch, batch = n < most ? n : most;
     images_graph x = {0};
-    int failed = open_graph(e, &x, batch, n, bytes, message, size);
+    int failed = open_graph(e, &x, batch, n, bytes);
     for (int64_t at = 0; !failed && at < n; at += batch) {
         const int64_t rows = n - at < batch ? n - at : batch;
         int32_t *places = nn_plan_data(x.plan, "places");
@@ -518,7 +511,7 @@ int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probab
         memset(nn_plan_data(x.plan, "draws"), 0, (size_t)rows * sizeof(int32_t));
         for (int64_t i = 0; i < rows; i++) places[i] = (int32_t)(at + i);
         nn_plan_forward(x.plan);
-        failed = experiment_failed(nn_plan_wait(x.plan), message, size);
+        failed = nn_plan_wait(x.plan);
         const float *logits = nn_plan_data(x.plan, "logits");
         for (int64_t i = 0; !failed && i < rows; i++)
             to_probabilities(logits + i * classes, classes, probabilities + (at + i) * classes);

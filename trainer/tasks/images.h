@@ -71,14 +71,14 @@ extern const struct task_bench images_bench; /* images_bench.c */
 
 /* Fills all, place, n and report: what training needs, or what the use of a run's model does (see task.open). A failure may
  * leave parts, which images_drop frees. */
-int images_load(experiment *e, const char *directory, int uses, char *message, size_t size);
+int images_load(experiment *e, const char *directory, int uses);
 void images_drop(images *s);
 
 /* How pictures become numbers, from the recipe, which has passed images_check_view. */
 nn_picture_options images_view(const images_settings *r);
-const char *images_check_view(const images_settings *r, char *why, size_t size);
+const char *images_check_view(const images_settings *r);
 
 /* Probabilities [n, classes] of n pictures of the size that the recipe says, [n, size, size, 3]. */
-int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probabilities, char *message, size_t size);
+int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probabilities);
 
 #endif

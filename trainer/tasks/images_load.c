@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "support/random.h"
-#include "support/text.h"
 #include "data/cifar.h"
 #include "data/sets/data_sets.h"
 #include "data/shapes.h"
@@ -51,15 +50,15 @@ static bool parse_three(const char *text, float out[3]) {
     return true;
 }
 
-const char *images_check_view(const images_settings *r, char *why, size_t size) {
+const char *images_check_view(const images_settings *r) {
     float x[3] = {0};
     if (*r->data.mean && !parse_three(r->data.mean, x)) {
-        snprintf(why, size, "data.mean is '%s', expected three numbers with commas between them", r->data.mean);
+        adamod__refuse("data.mean is '%s', expected three numbers with commas between them", r->data.mean);
         return "data.mean";
     }
     const bool three = !*r->data.std || parse_three(r->data.std, x);
     if (!*r->data.std || (three && x[0] > 0 && x[1] > 0 && x[2] > 0)) return NULL;
-    snprintf(why, size, "data.std is '%s', expected three numbers above 0 with commas between them", r->data.std);
+    adamod__refuse("data.std is '%s', expected three numbers above 0 with commas between them", r->data.std);
     return "data.std";
 }
 
@@ -78,14 +77,14 @@ nn_picture_options images_view(const images_settings *r) {
 
 /* ---- one set of files ---- */
 
-static int read_cifar(images *s, const images_settings *r, task_split split, char *message, size_t size) {
+static int read_cifar(images *s, const images_settings *r, task_split split) {
     const bool coarse = strcmp(r->data.labels, "coarse") == 0;
     const cifar_options o = {.kind = is_set(r, "cifar10") ? CIFAR_10
                                      : coarse             ? CIFAR_100_COARSE
                                                           : CIFAR_100_FINE,
                              .test = split == SPLIT_TEST,
                              .any_size = r->data.any_size};
-    return cifar_read(&s->all, s->path, &o, message, size);
+    return cifar_read(&s->all, s->path, &o);
 }
 
 typedef struct telling {
@@ -98,7 +97,7 @@ static void tell(void *context, int64_t done, int64_t total) {
     experiment_progress(t->e, t->what, done, total);
 }
 
-static int read_folder(experiment *e, task_split split, char *message, size_t size) {
+static int read_folder(experiment *e, task_split split) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     const char *const paths[] = {s->path, r->data.valid_path, r->data.test_path};
@@ -106,33 +105,34 @@ static int read_folder(experiment *e, task_split split, char *message, size_t si
                                         "reading test pictures"};
     telling t = {e, whats[split]};
     const image_folder_options o = {.skip = strcmp(r->data.unreadable, "skip") == 0, .crew = {e->pool, tell, &t}};
-    return image_folder_read(&s->all, paths[split], &o, &s->report[split], message, size);
+    return image_folder_read(&s->all, paths[split], &o, &s->report[split]);
 }
 
-static int make_shapes(experiment *e, task_split split, char *message, size_t size) {
+static int make_shapes(experiment *e, task_split split) {
     const images_settings *r = images_settings_of(&e->recipe);
     const int64_t n[] = {r->data.train, r->data.valid, r->data.test};
     static const char *const whats[] = {"generating training pictures", "generating validation pictures",
                                         "generating test pictures"};
     telling t = {e, whats[split]};
     const pictures_crew crew = {e->pool, tell, &t};
-    return shapes_generate(&images_of(e)->all, r->data.seed, split, n[split], &crew, message, size);
+    return shapes_generate(&images_of(e)->all, r->data.seed, split, n[split], &crew);
 }
 
 /* Appends a split's own files, and lists their places. */
-static int read_split(experiment *e, task_split split, char *message, size_t size) {
+static int read_split(experiment *e, task_split split) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     const int64_t before = s->all.n;
-    const int failed = is_shapes(r)   ? make_shapes(e, split, message, size)
-                       : is_folder(r) ? read_folder(e, split, message, size)
-                                      : read_cifar(s, r, split, message, size);
+    const int failed = is_shapes(r)   ? make_shapes(e, split)
+                       : is_folder(r) ? read_folder(e, split)
+                                      : read_cifar(s, r, split);
     if (failed) return -1;
     if (s->all.n > INT32_MAX)
-        return text_fail(message, size, "%lld training images, expected fewer than 2147483648", (long long)s->all.n);
+        return adamod__refuse("%lld training images, expected fewer than 2147483648", (long long)s->all.n);
     s->n[split] = s->all.n - before;
     s->place[split] = malloc(((size_t)s->n[split] + 1) * sizeof *s->place[split]);
-    if (!s->place[split]) return text_fail(message, size, "out of memory for %lld pictures", (long long)s->all.n);
+    if (!s->place[split])
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld pictures", (long long)s->all.n);
     for (int64_t i = 0; i < s->n[split]; i++) s->place[split][i] = (int32_t)(before + i);
     return 0;
 }
@@ -142,17 +142,18 @@ static int read_split(experiment *e, task_split split, char *message, size_t siz
 enum { HELD_OUT = 0x68656c64 }; /* the stream of its random numbers */
 
 /* Moves some of the training pictures to the validation set: the first of a shuffle, both in their old order. */
-static int hold_out(images *s, const images_settings *r, char *message, size_t size) {
+static int hold_out(images *s, const images_settings *r) {
     const int64_t n = s->n[SPLIT_TRAIN];
     int64_t held = (int64_t)((double)n * r->data.hold_out / 100 + 0.5), *order = malloc((size_t)n * sizeof *order);
     int32_t *valid = malloc((size_t)n * sizeof *valid), *train = s->place[SPLIT_TRAIN];
     bool *chosen = calloc((size_t)n, sizeof *chosen);
     if (held < 1) held = 1;
     int failed = 0;
-    if (!order || !valid || !chosen) failed = text_fail(message, size, "out of memory for %lld pictures", (long long)n);
+    if (!order || !valid || !chosen)
+        failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld pictures", (long long)n);
     else if (held >= n)
-        failed = text_fail(message, size, "%s: %lld picture%s, of which data.hold_out %g %% leaves none to train on",
-                           s->path, (long long)n, n == 1 ? "" : "s", r->data.hold_out);
+        failed = adamod__refuse("%s: %lld picture%s, of which data.hold_out %g %% leaves none to train on", s->path,
+                                (long long)n, n == 1 ? "" : "s", r->data.hold_out);
     if (!failed) {
         int64_t kept = 0, out = 0;
         for (int64_t i = 0; i < n; i++) order[i] = i;
@@ -217,7 +218,7 @@ static bool has_files(const images_settings *r, task_split split) {
 }
 
 /* The validation set is then the test set, as where the paper's curves show it. */
-static int validate_on_test(experiment *e, char *message, size_t size) {
+static int validate_on_test(experiment *e) {
     images *s = images_of(e);
     const size_t bytes = (size_t)s->n[SPLIT_TEST] * sizeof *s->place[SPLIT_TEST];
     if (*e->gone[SPLIT_VALID]) return 0;
@@ -225,59 +226,59 @@ static int validate_on_test(experiment *e, char *message, size_t size) {
     if (s->n[SPLIT_VALID] > 0 || s->n[SPLIT_TEST] == 0) return 0;
     free(s->place[SPLIT_VALID]);
     s->place[SPLIT_VALID] = malloc(bytes);
-    if (!s->place[SPLIT_VALID]) return text_fail(message, size, "out of memory for the validation set");
+    if (!s->place[SPLIT_VALID]) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the validation set");
     memcpy(s->place[SPLIT_VALID], s->place[SPLIT_TEST], bytes);
     s->n[SPLIT_VALID] = s->n[SPLIT_TEST];
     s->test_is_valid = true;
     return 0;
 }
 
-static int check_training(const images *s, const images_settings *r, char *message, size_t size) {
+static int check_training(const images *s, const images_settings *r) {
     const char *where = is_shapes(r) ? "shapes" : s->path;
     if (s->all.classes.n < 2)
-        return text_fail(message, size, "%s: 1 class, '%s': expected at least 2", where, s->all.classes.name[0]);
+        return adamod__refuse("%s: 1 class, '%s': expected at least 2", where, s->all.classes.name[0]);
     if (s->n[SPLIT_TRAIN] >= r->data.batch) return 0;
-    return text_fail(message, size, "%s: data.batch is %d, but there %s %lld training picture%s", where, r->data.batch,
-                     s->n[SPLIT_TRAIN] == 1 ? "is" : "are", (long long)s->n[SPLIT_TRAIN],
-                     s->n[SPLIT_TRAIN] == 1 ? "" : "s");
+    return adamod__refuse("%s: data.batch is %d, but there %s %lld training picture%s", where, r->data.batch,
+                          s->n[SPLIT_TRAIN] == 1 ? "is" : "are", (long long)s->n[SPLIT_TRAIN],
+                          s->n[SPLIT_TRAIN] == 1 ? "" : "s");
 }
 
-static int load_names(images *s, const char *directory, char *message, size_t size) {
+static int load_names(images *s, const char *directory) {
     char path[1100];
     snprintf(path, sizeof path, "%s/classes.txt", directory);
-    return class_names_load(&s->all.classes, path, message, size);
+    return class_names_load(&s->all.classes, path);
 }
 
 /* A set of the cache, or NULL. */
 static const data_set *set_of(const images_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
 
 /* Sets of the cache have their place there. */
-static int find_files(experiment *e, char *message, size_t size) {
+static int find_files(experiment *e) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     const data_set *set = set_of(r);
     snprintf(s->path, sizeof s->path, "%s", r->data.path);
-    return set ? data_set_path(set, s->path, sizeof s->path, message, size) : 0;
+    return set ? data_set_path(set, s->path, sizeof s->path) : 0;
 }
 
-int images_load(experiment *e, const char *directory, int uses, char *message, size_t size) {
+int images_load(experiment *e, const char *directory, int uses) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     s->all.size = r->data.size;
-    if (directory && load_names(s, directory, message, size)) return -1;
+    if (directory && load_names(s, directory)) return -1;
     if (directory && !(uses & TASK_SCORE)) return 0;
-    if (find_files(e, message, size)) return -1;
+    if (find_files(e)) return -1;
     for (int split = SPLIT_TRAIN; split < SPLITS; split++) {
         const bool wanted = split != SPLIT_TRAIN || !directory || holds_out(r);
-        if (!wanted || !has_files(r, split) || read_split(e, split, message, size) == 0) continue;
+        if (!wanted || !has_files(r, split) || read_split(e, split) == 0) continue;
         s->n[split] = 0;
-        data_set_explain(set_of(r), message, size);
-        if (experiment_gone(e, directory, split == SPLIT_TEST ? SPLIT_TEST : SPLIT_VALID, message)) return -1;
+        data_set_explain(set_of(r));
+        if (experiment_gone(e, directory, split == SPLIT_TEST ? SPLIT_TEST : SPLIT_VALID)) return -1;
     }
-    if (holds_out(r) && !*e->gone[SPLIT_VALID] && hold_out(s, r, message, size)) return -1;
+    if (holds_out(r) && !*e->gone[SPLIT_VALID] && hold_out(s, r)) return -1;
     if (!directory && is_folder(r)) find_trained_on(s);
-    if (validate_on_test(e, message, size)) return -1;
-    return directory ? 0 : check_training(s, r, message, size);
+    if (validate_on_test(e)) return -1;
+    return directory ? 0 : check_training(s, r);
 }
 
 void images_drop(images *s) {

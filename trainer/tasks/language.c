@@ -4,6 +4,7 @@
  */
 #include "tasks/language.h"
 
+#include "core/error.h"
 #include "support/clock.h"
 #include "data/shuffle.h"
 #include "models/lstm.h"
@@ -66,36 +67,36 @@ _Static_assert(sizeof(language_settings) <= RECIPE_SETTINGS, "recipe.task_settin
 
 /* What no single key can tell. */
 
-static const char *check_generated(const language_settings *r, char *why, size_t size) {
+static const char *check_generated(const language_settings *r) {
     if (strcmp(r->data.tokens, "words") != 0) {
-        snprintf(why, size, "data.tokens is %s, expected words, which data.set generated is made of", r->data.tokens);
+        adamod__refuse("data.tokens is %s, expected words, which data.set generated is made of", r->data.tokens);
         return "data.tokens";
     }
     if (*r->data.vocabularies) {
-        snprintf(why, size, "data.vocabularies is given, but data.set generated has its own");
+        adamod__refuse("data.vocabularies is given, but data.set generated has its own");
         return "data.vocabularies";
     }
     if (r->data.branches <= r->data.words) return NULL;
-    snprintf(why, size, "data.branches is %d, expected at most data.words, %d", r->data.branches, r->data.words);
+    adamod__refuse("data.branches is %d, expected at most data.words, %d", r->data.branches, r->data.words);
     return "data.branches";
 }
 
-static const char *check_vocabulary(const language_settings *r, char *why, size_t size) {
+static const char *check_vocabulary(const language_settings *r) {
     if (*r->data.bpe && strcmp(r->data.tokens, "subwords") != 0) {
-        snprintf(why, size, "data.bpe is given, but data.tokens is %s, expected subwords", r->data.tokens);
+        adamod__refuse("data.bpe is given, but data.tokens is %s, expected subwords", r->data.tokens);
         return "data.bpe";
     }
     if (*r->data.bpe && *r->data.vocabularies) {
-        snprintf(why, size, "data.bpe is given, but the run of data.vocabularies has codes of its own");
+        adamod__refuse("data.bpe is given, but the run of data.vocabularies has codes of its own");
         return "data.bpe";
     }
     if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
-    snprintf(why, size, "data.max_vocab is %d, expected 0 or more than 2, <eos> and <unk>", r->data.max_vocab);
+    adamod__refuse("data.max_vocab is %d, expected 0 or more than 2, <eos> and <unk>", r->data.max_vocab);
     return "data.max_vocab";
 }
 
 /* The names of its files are known. */
-static const char *check_ptb(const language_settings *r, char *why, size_t size) {
+static const char *check_ptb(const language_settings *r) {
     static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"}, *const keys_of[SPLITS] = {
                                                                                          "data.train_file",
                                                                                          "data.valid_file",
@@ -103,29 +104,27 @@ static const char *check_ptb(const language_settings *r, char *why, size_t size)
     const char *const given[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
     for (int split = 0; split < SPLITS; split++) {
         if (strcmp(given[split], usual[split]) == 0 || strcmp(given[split], language_file(r, split)) == 0) continue;
-        snprintf(why, size, "%s is '%s', but data.set ptb reads %s", keys_of[split], given[split],
-                 language_file(r, split));
+        adamod__refuse("%s is '%s', but data.set ptb reads %s", keys_of[split], given[split], language_file(r, split));
         return keys_of[split];
     }
     return NULL;
 }
 
-static const char *check_task(const recipe *whole, char *why, size_t size) {
+static const char *check_task(const recipe *whole) {
     const language_settings *r = language_settings_of(whole);
     const bool generated = language_is_generated(whole), ptb = strcmp(r->data.set, "ptb") == 0;
     if (generated ? *r->data.path != '\0' : !ptb && !*r->data.path) {
-        snprintf(why, size,
-                 generated ? "data.path is given, but data.set generated reads no files"
-                           : "data.path is not given; data.set text needs it");
+        adamod__refuse(generated ? "data.path is given, but data.set generated reads no files"
+                                 : "data.path is not given; data.set text needs it");
         return "data.path";
     }
     if (!generated && (!*r->data.train_file || !*r->data.valid_file)) {
         const char *key = *r->data.train_file ? "data.valid_file" : "data.train_file";
-        snprintf(why, size, "%s is empty; data.set text needs it", key);
+        adamod__refuse("%s is empty; data.set text needs it", key);
         return key;
     }
-    const char *path = generated ? check_generated(r, why, size) : ptb ? check_ptb(r, why, size) : NULL;
-    return path ? path : check_vocabulary(r, why, size);
+    const char *path = generated ? check_generated(r) : ptb ? check_ptb(r) : NULL;
+    return path ? path : check_vocabulary(r);
 }
 
 static const task_model lstm = {"lstm", &lstm_keys, NULL};
@@ -151,13 +150,13 @@ static int64_t draw_length(const language_settings *r, uint64_t seed, int64_t i)
 }
 
 /* Until the text is at its end; the last is what is left. */
-static int draw_lengths(experiment *e, char *message, size_t size) {
+static int draw_lengths(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     const int64_t steps = steps_of(e, SPLIT_TRAIN), most = steps / r->data.shortest + 1;
     s->drawn = malloc((size_t)most * sizeof *s->drawn);
     s->lengths = malloc((size_t)most * sizeof *s->lengths);
-    if (!s->drawn || !s->lengths) return text_fail(message, size, "out of memory for the lengths of batches");
+    if (!s->drawn || !s->lengths) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the lengths of batches");
     for (int64_t done = 0; done < steps; s->batches++) {
         const int64_t length = draw_length(r, e->recipe.train.seed, s->batches);
         const int64_t n = length < steps - done ? length : steps - done;
@@ -203,7 +202,7 @@ static nn_value build(experiment *e, nn_graph *g) {
     return loss;
 }
 
-static int prepare(experiment *e, int uses, char *message, size_t size) {
+static int prepare(experiment *e, int uses) {
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
     const int64_t most = language_settings_of(&e->recipe)->data.score_length;
     language *s = language_of(e);
@@ -211,9 +210,10 @@ static int prepare(experiment *e, int uses, char *message, size_t size) {
         language_scoring *x = &s->scoring[split];
         if (s->n[split] == 0) continue;
         const int64_t steps = steps_of(e, split);
-        if (!(x->graph = nn_graph_create(e->params))) return text_fail(message, size, "out of memory for a graph");
+        if (!(x->graph = nn_graph_create(e->params)))
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a graph");
         build_graph(e, x->graph, split, steps < most ? steps : most, &x->rows);
-        if (experiment_failed(nn_plan_create(&x->plan, x->graph, &o), message, size)) return -1;
+        if (nn_plan_create(&x->plan, x->graph, &o)) return -1;
     }
     return 0;
 }
@@ -236,23 +236,23 @@ static void close_language(experiment *e) {
     e->state = NULL;
 }
 
-static int open_language(experiment *e, const char *directory, int uses, char *message, size_t size) {
+static int open_language(experiment *e, const char *directory, int uses) {
     language *s = e->state = calloc(1, sizeof *s);
-    if (!s) return text_fail(message, size, "out of memory for the task");
+    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the task");
     s->ordered_epoch = -1;
-    int failed = language_load(e, directory, uses, message, size);
-    if (!failed && !directory) failed = draw_lengths(e, message, size);
+    int failed = language_load(e, directory, uses);
+    if (!failed && !directory) failed = draw_lengths(e);
     if (failed) close_language(e);
     return failed ? -1 : 0;
 }
 
-static int save(const experiment *e, const char *directory, char *message, size_t size) {
+static int save(const experiment *e, const char *directory) {
     const language *s = language_of(e);
     char path[1100];
     snprintf(path, sizeof path, "%s/words.vocab", directory);
-    if (s->vocab && vocab_save(s->vocab, path, message, size)) return -1;
+    if (s->vocab && vocab_save(s->vocab, path)) return -1;
     snprintf(path, sizeof path, "%s/bpe.codes", directory);
-    return s->codes.text ? subword_codes_save(&s->codes, path, message, size) : 0;
+    return s->codes.text ? subword_codes_save(&s->codes, path) : 0;
 }
 
 /* One table of words for both ends. */
@@ -344,11 +344,10 @@ static void next(experiment *e, task_batch *out) {
     if (r->data.scale_lr) out->lr_factor = (double)length / r->data.length;
 }
 
-static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
+static int seek(experiment *e, int64_t epoch, int64_t index) {
     language *s = language_of(e);
     if (epoch < 0 || index < 0 || index >= s->batches)
-        return text_fail(
-            message, size,
+        return adamod__refuse(
             "the checkpoint is at batch %lld of an epoch, but an epoch has %lld batches: have the data changed?",
             (long long)index, (long long)s->batches);
     s->epoch = epoch;
@@ -372,7 +371,7 @@ static bool has(const experiment *e, task_split split) { return language_of(e)->
 static int64_t count(const experiment *e, task_split split) { return language_of(e)->n[split]; }
 
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
-                    task_result *out, char *message, size_t size) {
+                    task_result *out) {
     const language_settings *r = language_settings_of(&e->recipe);
     const language_scoring *x = &language_of(e)->scoring[split];
     const int64_t length = r->data.score_length, all = has(e, split) ? steps_of(e, split) : 0;
@@ -386,7 +385,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
         const int64_t n = steps - at < length ? steps - at : length;
         feed(e, x->plan, x->rows, split, at, n, at > 0);
         nn_plan_forward(x->plan);
-        if (experiment_failed(nn_plan_wait(x->plan), message, size)) return -1;
+        if (nn_plan_wait(x->plan)) return -1;
         sum += (double)*(const float *)nn_plan_data(x->plan, "loss");
         experiment_progress(e, "tokens", (at + n) * columns_of(r, split), steps * columns_of(r, split));
     }
@@ -396,7 +395,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     out->value[LOSS] = sum / out->items;
     out->value[PERPLEXITY] = exp(out->value[LOSS]);
     if (strcmp(r->data.tokens, "characters") == 0) out->value[BITS] = out->value[LOSS] / log(2);
-    return sample && depth == TASK_WHOLE ? language_samples(e, split, sample, context, message, size) : 0;
+    return sample && depth == TASK_WHOLE ? language_samples(e, split, sample, context) : 0;
 }
 
 /* ---- the table ---- */

@@ -91,7 +91,7 @@ extern const task task_language;
 extern const task_bench language_bench; /* language_bench.c */
 
 /* Fills vocab, words, text and n: for training, or for the use of a run's model (see task.open). A failure may leave parts. */
-int language_load(experiment *e, const char *directory, int uses, char *message, size_t size);
+int language_load(experiment *e, const char *directory, int uses);
 
 /* The tokens of a text file's line in numbers, to be freed; <eos> is 0, and not among them. How many; -1: out of memory. */
 enum { LANGUAGE_EOS, LANGUAGE_UNK };

@@ -4,6 +4,7 @@
  */
 #include "tasks/language.h"
 
+#include "core/error.h"
 #include "data/sets/data_sets.h"
 #include "data/text_input.h"
 
@@ -36,25 +37,25 @@ static bool path_of(const experiment *e, int split, char path[PATH]) {
 static const data_set *set_of(const language_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
 
 /* Sets of the cache have their place there. */
-static int find_files(experiment *e, char *message, size_t size) {
+static int find_files(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     const data_set *set = set_of(r);
     snprintf(s->folder, sizeof s->folder, "%s", r->data.path);
-    return set ? data_set_path(set, s->folder, sizeof s->folder, message, size) : 0;
+    return set ? data_set_path(set, s->folder, sizeof s->folder) : 0;
 }
 
 /* ---- lines ---- */
 
 /* Calls take for each line, until it returns -1 with a message. */
-typedef int (*take_line)(void *context, text_slice line, char *message, size_t size);
-static int each_line(const char *path, take_line take, void *context, char *message, size_t size) {
+typedef int (*take_line)(void *context, text_slice line);
+static int each_line(const char *path, take_line take, void *context) {
     text_input *in;
     text_slice line;
     int got;
-    if (text_input_open(&in, path, message, size)) return -1;
-    while ((got = text_input_line(in, &line, message, size)) > 0) {
-        if (take(context, line, message, size)) {
+    if (text_input_open(&in, path)) return -1;
+    while ((got = text_input_line(in, &line)) > 0) {
+        if (take(context, line)) {
             got = -1;
             break;
         }
@@ -88,19 +89,20 @@ int64_t language_encode(const experiment *e, text_slice line, int32_t **out) {
 
 /* ---- vocabulary ---- */
 
-static int learn_line(void *learner, text_slice line, char *message, size_t size) {
-    return bpe_learner_add(learner, line) ? text_fail(message, size, "out of memory for learning subwords") : 0;
+static int learn_line(void *learner, text_slice line) {
+    return bpe_learner_add(learner, line) ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for learning subwords")
+                                          : 0;
 }
 
-static int learn_codes(experiment *e, const char *path, char *message, size_t size) {
+static int learn_codes(experiment *e, const char *path) {
     bpe_learner *l = bpe_learner_create();
-    if (!l) return text_fail(message, size, "out of memory for learning subwords");
-    if (each_line(path, learn_line, l, message, size)) {
+    if (!l) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for learning subwords");
+    if (each_line(path, learn_line, l)) {
         bpe_learner_free(l);
         return -1;
     }
     const int merges = language_settings_of(&e->recipe)->data.merges;
-    return subword_codes_learn(&language_of(e)->codes, l, merges, message, size);
+    return subword_codes_learn(&language_of(e)->codes, l, merges);
 }
 
 typedef struct counting {
@@ -109,7 +111,7 @@ typedef struct counting {
     bool any; /* there was a token */
 } counting;
 
-static int count_line(void *context, text_slice line, char *message, size_t size) {
+static int count_line(void *context, text_slice line) {
     counting *c = context;
     text_slice tokens;
     char *own;
@@ -117,30 +119,30 @@ static int count_line(void *context, text_slice line, char *message, size_t size
     bool failed = split_line(language_of(c->e), line, &tokens, &own) != 0;
     failed = failed || vocab_counter_add(c->counter, unit_of(language_settings_of(&c->e->recipe)), tokens, 1);
     free(own);
-    return failed ? text_fail(message, size, "out of memory for the vocabulary") : 0;
+    return failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the vocabulary") : 0;
 }
 
 /* Of the training text. */
-static int make_vocabulary(experiment *e, char *message, size_t size) {
+static int make_vocabulary(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     /* The mark that begins sentences is in every vocabulary; no text has it, and no model here. */
     const vocab_options o = {.min_count = r->data.min_count, .max_size = r->data.max_vocab ? r->data.max_vocab + 1 : 0};
     char path[PATH];
     counting c = {e, vocab_counter_create(), false};
-    if (!c.counter) return text_fail(message, size, "out of memory for the vocabulary");
+    if (!c.counter) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the vocabulary");
     path_of(e, SPLIT_TRAIN, path);
-    int failed = each_line(path, count_line, &c, message, size);
-    if (!failed && !c.any) failed = text_fail(message, size, "%s: the file has no text", path);
-    if (!failed) failed = vocab_build(&s->vocab, c.counter, &o, message, size);
+    int failed = each_line(path, count_line, &c);
+    if (!failed && !c.any) failed = adamod__refuse("%s: the file has no text", path);
+    if (!failed) failed = vocab_build(&s->vocab, c.counter, &o);
     vocab_counter_free(c.counter);
     if (failed || vocab_size(s->vocab) > VOCAB_SPECIALS) return failed;
-    return text_fail(message, size, "%s: the vocabulary is empty: no token is seen data.min_count %d times", path,
-                     r->data.min_count);
+    return adamod__refuse("%s: the vocabulary is empty: no token is seen data.min_count %d times", path,
+                          r->data.min_count);
 }
 
 /* Codes of subwords and the vocabulary: those of a run, or of the training text and the recipe. */
-static int open_vocabulary(experiment *e, const char *run, char *message, size_t size) {
+static int open_vocabulary(experiment *e, const char *run) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     char path[PATH];
@@ -148,13 +150,11 @@ static int open_vocabulary(experiment *e, const char *run, char *message, size_t
         path_of(e, SPLIT_TRAIN, path);
         if (run) snprintf(path, sizeof path, "%s/bpe.codes", run);
         else if (*r->data.bpe) snprintf(path, sizeof path, "%s", r->data.bpe);
-        if (run || *r->data.bpe ? subword_codes_read(&s->codes, path, message, size)
-                                : learn_codes(e, path, message, size))
-            return -1;
+        if (run || *r->data.bpe ? subword_codes_read(&s->codes, path) : learn_codes(e, path)) return -1;
     }
-    if (!run) return make_vocabulary(e, message, size);
+    if (!run) return make_vocabulary(e);
     snprintf(path, sizeof path, "%s/words.vocab", run);
-    return vocab_load(&s->vocab, path, message, size);
+    return vocab_load(&s->vocab, path);
 }
 
 /* ---- files ---- */
@@ -166,12 +166,12 @@ typedef struct reading {
 } reading;
 
 /* Room for more numbers in the text of a split. */
-static int grow(reading *x, int64_t more, char *message, size_t size) {
+static int grow(reading *x, int64_t more) {
     language *s = language_of(x->e);
     if (s->n[x->split] + more <= x->room) return 0;
     const int64_t wanted = 2 * (s->n[x->split] + more);
     int32_t *text = realloc(s->text[x->split], (size_t)wanted * sizeof *text);
-    if (!text) return text_fail(message, size, "out of memory for %lld tokens", (long long)wanted);
+    if (!text) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld tokens", (long long)wanted);
     s->text[x->split] = text;
     x->room = wanted;
     return 0;
@@ -194,13 +194,13 @@ static void count_unknown(reading *x, text_slice line, const int32_t *ids, int64
         *unknown -= word.n == 5 && memcmp(word.bytes, "<unk>", 5) == 0;
 }
 
-static int add_line(void *context, text_slice line, char *message, size_t size) {
+static int add_line(void *context, text_slice line) {
     reading *x = context;
     language *s = language_of(x->e);
     int32_t *ids;
     const int64_t n = language_encode(x->e, line, &ids);
-    if (n < 0) return text_fail(message, size, "out of memory for a line");
-    int failed = grow(x, n + 1, message, size);
+    if (n < 0) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a line");
+    int failed = grow(x, n + 1);
     if (!failed) {
         int32_t *to = s->text[x->split] + s->n[x->split];
         const bool eos = language_settings_of(&x->e->recipe)->data.eos;
@@ -221,38 +221,38 @@ static bool is_blank(const language *s, int split) {
     return i == s->n[split];
 }
 
-static int read_file(experiment *e, int split, char *message, size_t size) {
+static int read_file(experiment *e, int split) {
     char path[PATH];
     reading x = {e, split, 0};
     if (!path_of(e, split, path)) return 0;
-    if (each_line(path, add_line, &x, message, size)) return -1;
-    return is_blank(language_of(e), split) ? text_fail(message, size, "%s: the file has no text", path) : 0;
+    if (each_line(path, add_line, &x)) return -1;
+    return is_blank(language_of(e), split) ? adamod__refuse("%s: the file has no text", path) : 0;
 }
 
-static int read_held_out(experiment *e, const char *directory, task_split split, char *message, size_t size) {
-    if (read_file(e, split, message, size) == 0) return 0;
+static int read_held_out(experiment *e, const char *directory, task_split split) {
+    if (read_file(e, split) == 0) return 0;
     language_of(e)->n[split] = 0;
-    data_set_explain(set_of(language_settings_of(&e->recipe)), message, size);
-    return experiment_gone(e, directory, split, message);
+    data_set_explain(set_of(language_settings_of(&e->recipe)));
+    return experiment_gone(e, directory, split);
 }
 
-static int read_files(experiment *e, const char *directory, int uses, char *message, size_t size) {
+static int read_files(experiment *e, const char *directory, int uses) {
     language *s = language_of(e);
     const language_settings *r = language_settings_of(&e->recipe);
     const char *given = r->data.vocabularies;
-    if ((!directory || (uses & TASK_SCORE)) && find_files(e, message, size)) return -1;
-    if (open_vocabulary(e, directory ? directory : *given ? given : NULL, message, size))
-        return directory ? -1 : data_set_explain(set_of(r), message, size);
+    if ((!directory || (uses & TASK_SCORE)) && find_files(e)) return -1;
+    if (open_vocabulary(e, directory ? directory : *given ? given : NULL))
+        return directory ? -1 : data_set_explain(set_of(r));
     s->words = vocab_size(s->vocab) - VOCAB_END;
-    if (!directory && read_file(e, SPLIT_TRAIN, message, size)) return data_set_explain(set_of(r), message, size);
+    if (!directory && read_file(e, SPLIT_TRAIN)) return data_set_explain(set_of(r));
     if (directory && !(uses & TASK_SCORE)) return 0;
-    if (read_held_out(e, directory, SPLIT_VALID, message, size)) return -1;
-    return read_held_out(e, directory, SPLIT_TEST, message, size);
+    if (read_held_out(e, directory, SPLIT_VALID)) return -1;
+    return read_held_out(e, directory, SPLIT_TEST);
 }
 
 /* ---- generated ---- */
 
-static int generate(experiment *e, bool train, char *message, size_t size) {
+static int generate(experiment *e, bool train) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     const markov_language l = {r->data.words, r->data.branches, r->data.order, r->data.seed};
@@ -261,7 +261,8 @@ static int generate(experiment *e, bool train, char *message, size_t size) {
     for (int split = 0; split < SPLITS; split++) {
         if (n[split] == 0) continue;
         s->text[split] = malloc((size_t)n[split] * sizeof *s->text[split]);
-        if (!s->text[split]) return text_fail(message, size, "out of memory for %lld words", (long long)n[split]);
+        if (!s->text[split])
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld words", (long long)n[split]);
         markov_text(&l, (uint64_t)split, n[split], s->text[split]);
         s->n[split] = n[split];
         s->hash[split] = task_hash(0, s->text[split], (size_t)n[split] * sizeof *s->text[split]);
@@ -278,7 +279,7 @@ double language_entropy(const recipe *whole) {
 /* ---- either ---- */
 
 /* A column needs a word and its successor. */
-static int check_columns(const experiment *e, char *message, size_t size) {
+static int check_columns(const experiment *e) {
     static const char *const keys[SPLITS] = {"data.batch", "data.valid_batch", "data.test_batch"};
     const language_settings *r = language_settings_of(&e->recipe);
     const int batch[SPLITS] = {r->data.batch, r->data.valid_batch, r->data.test_batch};
@@ -287,16 +288,15 @@ static int check_columns(const experiment *e, char *message, size_t size) {
         if (n == 0 || n / batch[split] >= 2) continue;
         char path[PATH] = "";
         if (!language_is_generated(&e->recipe)) path_of(e, split, path);
-        return text_fail(message, size,
-                         "%s%sthe %s text has %lld tokens, expected at least %d: two for each of %s %d columns", path,
-                         *path ? ": " : "", task_split_label((task_split)split), (long long)n, 2 * batch[split],
-                         keys[split], batch[split]);
+        return adamod__refuse("%s%sthe %s text has %lld tokens, expected at least %d: two for each of %s %d columns",
+                              path, *path ? ": " : "", task_split_label((task_split)split), (long long)n,
+                              2 * batch[split], keys[split], batch[split]);
     }
     return 0;
 }
 
-int language_load(experiment *e, const char *directory, int uses, char *message, size_t size) {
+int language_load(experiment *e, const char *directory, int uses) {
     const bool generated = language_is_generated(&e->recipe);
-    if (generated ? generate(e, !directory, message, size) : read_files(e, directory, uses, message, size)) return -1;
-    return check_columns(e, message, size);
+    if (generated ? generate(e, !directory) : read_files(e, directory, uses)) return -1;
+    return check_columns(e);
 }

@@ -4,6 +4,7 @@
  */
 #include "tasks/language_samples.h"
 
+#include "core/error.h"
 #include "tasks/language_writer.h"
 
 #include <stdlib.h>
@@ -14,10 +15,10 @@ typedef struct growing {
     size_t n;
 } growing;
 
-static int collect(void *context, text_slice piece, char *message, size_t size) {
+static int collect(void *context, text_slice piece) {
     growing *g = context;
     char *bytes = realloc(g->bytes, g->n + piece.n + 1);
-    if (!bytes) return text_fail(message, size, "out of memory for a sample");
+    if (!bytes) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sample");
     g->bytes = bytes;
     memcpy(bytes + g->n, piece.bytes, piece.n);
     g->n += piece.n;
@@ -42,34 +43,31 @@ static int64_t length_of(const language *s, task_split split, int64_t at, int64_
     return n;
 }
 
-static int write_one(const experiment *e, language_writer *w, task_split split, int64_t k, growing text[2],
-                     char *message, size_t size) {
+static int write_one(const experiment *e, language_writer *w, task_split split, int64_t k, growing text[2]) {
     const language_settings *r = language_settings_of(&e->recipe);
     const language *s = language_of(e);
     const int64_t at = place_of(s, split, k, r->generate.samples);
     const int64_t n = length_of(s, split, at, r->generate.prompt);
     static const int32_t eos = LANGUAGE_EOS;
     language_writer_begin(w);
-    if (s->vocab && r->data.eos && language_writer_read(w, &eos, 1, NULL, NULL, message, size)) return -1;
-    if (language_writer_read(w, s->text[split] + at, n, collect, &text[0], message, size)) return -1;
-    return language_writer_write(w, r->generate.tokens, r->generate.seed + (uint64_t)k, collect, &text[1], message,
-                                 size);
+    if (s->vocab && r->data.eos && language_writer_read(w, &eos, 1, NULL, NULL)) return -1;
+    if (language_writer_read(w, s->text[split] + at, n, collect, &text[0])) return -1;
+    return language_writer_write(w, r->generate.tokens, r->generate.seed + (uint64_t)k, collect, &text[1]);
 }
 
-int language_samples(const experiment *e, task_split split, task_sample sample, void *context, char *message,
-                     size_t size) {
+int language_samples(const experiment *e, task_split split, task_sample sample, void *context) {
     const int64_t n = language_settings_of(&e->recipe)->generate.samples;
     language_writer *w;
     if (n == 0) return 0;
-    if (language_writer_create(&w, e, message, size)) return -1;
+    if (language_writer_create(&w, e)) return -1;
     int failed = 0;
     for (int64_t k = 0; k < n && !failed; k++) {
         growing text[2] = {{NULL, 0}, {NULL, 0}};
         experiment_progress(e, "writing sample", k + 1, n);
-        failed = write_one(e, w, split, k, text, message, size);
+        failed = write_one(e, w, split, k, text);
         const char *prompt = text[0].bytes ? text[0].bytes : "", *output = text[1].bytes ? text[1].bytes : "";
         const task_text texts[] = {{"prompt", prompt}, {"output", output + (*output == ' ')}};
-        if (!failed) failed = sample(context, 2, texts, message, size);
+        if (!failed) failed = sample(context, 2, texts);
         free(text[0].bytes);
         free(text[1].bytes);
     }

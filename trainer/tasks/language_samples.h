@@ -7,8 +7,7 @@
 
 #include "tasks/language.h"
 
-/* generate.samples texts, "prompt" and "output", from places spread over a split: 0, or -1 with one line in message. */
-int language_samples(const experiment *e, task_split split, task_sample sample, void *context, char *message,
-                     size_t size);
+/* generate.samples texts, "prompt" and "output", from places spread over a split. */
+int language_samples(const experiment *e, task_split split, task_sample sample, void *context);
 
 #endif

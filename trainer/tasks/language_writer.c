@@ -4,6 +4,7 @@
  */
 #include "tasks/language_writer.h"
 
+#include "core/error.h"
 #include "models/lstm.h"
 #include "tasks/sampling.h"
 
@@ -22,11 +23,11 @@ struct language_writer {
 
 /* ---- the model ---- */
 
-static int build(language_writer *w, char *message, size_t size) {
+static int build(language_writer *w) {
     const language *s = language_of(w->e);
     w->params = nn_params_create();
     w->graph = w->params ? nn_graph_create(w->params) : NULL;
-    if (!w->graph) return text_fail(message, size, "out of memory for the model");
+    if (!w->graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the model");
     const int one = nn_symbol(w->graph, "one", 1);
     lstm_text text = {.words = s->words, .batch = 1, .state = "writer"};
     text.ids = nn_input(w->graph, "ids", NN_I32, one, 0);
@@ -36,31 +37,31 @@ static int build(language_writer *w, char *message, size_t size) {
     adamod_status status = nn_params_allocate(w->params, 0);
     if (!status) status = nn_plan_create(&w->plan, w->graph, &o);
     if (!status) status = nn_plan_set_rows(w->plan, one, 1);
-    return experiment_failed(status, message, size);
+    return status;
 }
 
 /* The experiment's weights, from wherever they are. */
-static int copy_weights(language_writer *w, char *message, size_t size) {
+static int copy_weights(language_writer *w) {
     const nn_params *from = w->e->params;
-    if (experiment_failed(nn_params_fetch(from), message, size)) return -1;
+    if (nn_params_fetch(from)) return -1;
     for (int i = 0; i < w->params->n; i++) {
         const nn_param *to = &w->params->list[i], *own = nn_params_find(from, to->name);
-        if (!own || own->count != to->count) return text_fail(message, size, "the model has no %s", to->name);
+        if (!own || own->count != to->count) return adamod__refuse("the model has no %s", to->name);
         memcpy(w->params->data + to->offset, from->data + own->offset, (size_t)own->count * sizeof *from->data);
     }
     return 0;
 }
 
-int language_writer_create(language_writer **out, const experiment *e, char *message, size_t size) {
+int language_writer_create(language_writer **out, const experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     const sampling_options o = {r->generate.temperature, r->generate.top_k, r->generate.top_p};
     language_writer *w = calloc(1, sizeof *w);
     int failed = 0;
-    if (!w) return text_fail(message, size, "out of memory for the model");
+    if (!w) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the model");
     w->e = e;
     w->sampler = sampler_create(&o, language_of(e)->words);
-    if (!w->sampler) failed = text_fail(message, size, "out of memory for drawing tokens");
-    if (!failed) failed = build(w, message, size) || copy_weights(w, message, size);
+    if (!w->sampler) failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for drawing tokens");
+    if (!failed) failed = build(w) || copy_weights(w);
     if (failed) language_writer_free(w);
     else *out = w;
     return failed ? -1 : 0;
@@ -77,12 +78,12 @@ void language_writer_free(language_writer *w) {
 
 void language_writer_begin(language_writer *w) { w->begun = w->spaced = false; }
 
-static int feed(language_writer *w, int32_t token, char *message, size_t size) {
+static int feed(language_writer *w, int32_t token) {
     *(int32_t *)nn_plan_data(w->plan, "ids") = token;
     *(int32_t *)nn_plan_data(w->plan, "carried") = w->begun;
     w->begun = true;
     nn_plan_forward(w->plan);
-    return experiment_failed(nn_plan_wait(w->plan), message, size);
+    return nn_plan_wait(w->plan);
 }
 
 /* ---- text ---- */
@@ -96,49 +97,46 @@ static bool ends_lines(const experiment *e) {
 }
 
 /* Words have spaces between them, parts of a word do not. */
-static int show_word(language_writer *w, text_slice word, language_sink sink, void *context, char *message,
-                     size_t size) {
+static int show_word(language_writer *w, text_slice word, language_sink sink, void *context) {
     const bool part = language_of(w->e)->codes.worker && word.n > 2 && memcmp(word.bytes + word.n - 2, "@@", 2) == 0;
-    if (w->spaced && sink(context, text_of(" "), message, size)) return -1;
+    if (w->spaced && sink(context, text_of(" "))) return -1;
     w->spaced = !part;
     if (part) word.n -= 2;
-    return sink(context, word, message, size);
+    return sink(context, word);
 }
 
 /* The end of a line that a text begins after is not shown. */
-static int show(language_writer *w, int32_t token, language_sink sink, void *context, char *message, size_t size) {
+static int show(language_writer *w, int32_t token, language_sink sink, void *context) {
     const language *s = language_of(w->e);
     char number[16];
     if (!s->vocab) {
         snprintf(number, sizeof number, "%d", (int)token);
-        return show_word(w, text_of(number), sink, context, message, size);
+        return show_word(w, text_of(number), sink, context);
     }
     if (token == LANGUAGE_EOS) {
         w->spaced = false;
-        return w->begun ? sink(context, text_of("\n"), message, size) : 0;
+        return w->begun ? sink(context, text_of("\n")) : 0;
     }
     const text_slice text = vocab_token(s->vocab, token + VOCAB_END);
-    return is_characters(w->e) ? sink(context, text, message, size) : show_word(w, text, sink, context, message, size);
+    return is_characters(w->e) ? sink(context, text) : show_word(w, text, sink, context);
 }
 
-int language_writer_read(language_writer *w, const int32_t *tokens, int64_t n, language_sink sink, void *context,
-                         char *message, size_t size) {
+int language_writer_read(language_writer *w, const int32_t *tokens, int64_t n, language_sink sink, void *context) {
     for (int64_t i = 0; i < n; i++) {
-        if (sink && show(w, tokens[i], sink, context, message, size)) return -1;
-        if (feed(w, tokens[i], message, size)) return -1;
+        if (sink && show(w, tokens[i], sink, context)) return -1;
+        if (feed(w, tokens[i])) return -1;
     }
     return 0;
 }
 
-int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, language_sink sink, void *context,
-                          char *message, size_t size) {
+int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, language_sink sink, void *context) {
     float *scores = nn_plan_data(w->plan, "scores");
     for (int64_t i = 0; i < tokens; i++) {
         if (language_of(w->e)->vocab && !ends_lines(w->e)) scores[LANGUAGE_EOS] = -INFINITY; /* no text has it */
         const int32_t token = sampler_draw(w->sampler, scores, seed, (uint64_t)i);
-        if (token < 0) return text_fail(message, size, "the model's scores are not finite");
-        if (show(w, token, sink, context, message, size)) return -1;
-        if (i + 1 < tokens && feed(w, token, message, size)) return -1;
+        if (token < 0) return adamod__refuse("the model's scores are not finite");
+        if (show(w, token, sink, context)) return -1;
+        if (i + 1 < tokens && feed(w, token)) return -1;
     }
     return 0;
 }
@@ -199,7 +197,7 @@ static int add_line(prompting *p, text_slice line) {
     return failed ? -1 : 0;
 }
 
-static int encode_lines(prompting *p, text_slice text, char *message, size_t size) {
+static int encode_lines(prompting *p, text_slice text) {
     static const int32_t eos = LANGUAGE_EOS, frequent = LANGUAGE_UNK + 1;
     const bool ends = ends_lines(p->e);
     int failed = ends ? add_tokens(p, &eos, 1) : 0;
@@ -210,11 +208,11 @@ static int encode_lines(prompting *p, text_slice text, char *message, size_t siz
         failed = add_line(p, line) || (ended && ends && add_tokens(p, &eos, 1));
     }
     if (!failed && p->n == 0) failed = add_tokens(p, &frequent, 1);
-    return failed ? text_fail(message, size, "out of memory for the prompt") : 0;
+    return failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the prompt") : 0;
 }
 
 /* The words of a generated language are numbers. */
-static int encode_numbers(prompting *p, text_slice text, char *message, size_t size) {
+static int encode_numbers(prompting *p, text_slice text) {
     const int words = language_of(p->e)->words;
     for (text_slice word; text_next_token(TEXT_WORDS, &text, &word);) {
         int64_t number = 0;
@@ -224,20 +222,19 @@ static int encode_numbers(prompting *p, text_slice text, char *message, size_t s
         }
         const int32_t token = (int32_t)number;
         if (number >= words)
-            return text_fail(message, size, "'%.*s' is no word of the generated language, whose words are 0 to %d",
-                             word.n < 40 ? (int)word.n : 40, word.bytes, words - 1);
-        if (add_tokens(p, &token, 1)) return text_fail(message, size, "out of memory for the prompt");
+            return adamod__refuse("'%.*s' is no word of the generated language, whose words are 0 to %d",
+                                  word.n < 40 ? (int)word.n : 40, word.bytes, words - 1);
+        if (add_tokens(p, &token, 1)) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the prompt");
     }
     static const int32_t first = 0;
-    return p->n || !add_tokens(p, &first, 1) ? 0 : text_fail(message, size, "out of memory for the prompt");
+    return p->n || !add_tokens(p, &first, 1) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the prompt");
 }
 
 int language_prompt(const experiment *e, text_slice text, int32_t **tokens, int64_t *n, char *unknown,
-                    size_t unknown_size, char *message, size_t size) {
+                    size_t unknown_size) {
     prompting p = {.e = e, .unknown = unknown, .room = unknown_size};
     *unknown = '\0';
-    const int failed =
-        language_of(e)->vocab ? encode_lines(&p, text, message, size) : encode_numbers(&p, text, message, size);
+    const int failed = language_of(e)->vocab ? encode_lines(&p, text) : encode_numbers(&p, text);
     if (failed) {
         free(p.tokens);
         return -1;

@@ -4,18 +4,19 @@
  */
 #include "tasks/raw_text.h"
 
+#include "core/error.h"
 #include "data/text_input.h"
 #include "train/task.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int raw_text_open(raw_text *r, const text_chain_options sides[RAW_SIDES], char *message, size_t size) {
+int raw_text_open(raw_text *r, const text_chain_options sides[RAW_SIDES]) {
     *r = (raw_text){0};
     for (int i = 0; i < RAW_SIDES; i++) {
         if ((r->chains[i] = text_chain_create(&sides[i]))) continue;
         raw_text_close(r);
-        return text_fail(message, size, "out of memory for a tokenizer");
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a tokenizer");
     }
     return 0;
 }
@@ -51,12 +52,12 @@ static int add_line(lines *l, text_slice line) {
 static text_slice slice_of(const lines *l) { return (text_slice){l->bytes, l->n}; }
 
 /* One side: the file's lines, and their tokens. */
-static int read_side(raw_text *r, int side, const char *path, lines *raw, lines *tokens, char *message, size_t size) {
+static int read_side(raw_text *r, int side, const char *path, lines *raw, lines *tokens) {
     text_input *in;
     text_slice line;
     int got, failed = 0;
-    if (text_input_open(&in, path, message, size)) return -1;
-    while (!failed && (got = text_input_line(in, &line, message, size))) {
+    if (text_input_open(&in, path)) return -1;
+    while (!failed && (got = text_input_line(in, &line))) {
         if (got < 0) {
             failed = -1;
             break;
@@ -64,13 +65,13 @@ static int read_side(raw_text *r, int side, const char *path, lines *raw, lines 
         char *split = text_chain_split(r->chains[side], line);
         failed = !split || add_line(raw, line) || add_line(tokens, text_of(split));
         free(split);
-        if (failed) text_fail(message, size, "%s: out of memory", path);
+        if (failed) adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     }
     text_input_close(in);
     return failed ? -1 : 0;
 }
 
-static int learn(raw_text *r, const lines tokens[RAW_SIDES], int64_t merges, char *message, size_t size) {
+static int learn(raw_text *r, const lines tokens[RAW_SIDES], int64_t merges) {
     bpe_learner *l = bpe_learner_create();
     bool failed = !l;
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
@@ -78,7 +79,7 @@ static int learn(raw_text *r, const lines tokens[RAW_SIDES], int64_t merges, cha
         for (text_slice line; !failed && text_next_line(&rest, &line);) failed = bpe_learner_add(l, line) != 0;
     }
     if (failed) bpe_learner_free(l);
-    return subword_codes_learn(&r->codes, failed ? NULL : l, merges, message, size);
+    return subword_codes_learn(&r->codes, failed ? NULL : l, merges);
 }
 
 static int apply(raw_text *r, const lines *tokens, lines *out) {
@@ -124,46 +125,46 @@ static int64_t drop_empty(lines text[KINDS][RAW_SIDES]) {
 }
 
 static int parse_kind(lines text[RAW_SIDES], const char *const paths[RAW_SIDES], const corpus_options *o,
-                      corpus_text *out, char *message, size_t size) {
+                      corpus_text *out) {
     const corpus_file src = {paths[RAW_SOURCE], slice_of(&text[RAW_SOURCE])},
                       tgt = {paths[RAW_TARGET], slice_of(&text[RAW_TARGET])};
-    return corpus_parse(out, &src, &tgt, o, message, size);
+    return corpus_parse(out, &src, &tgt, o);
 }
 
 static int parse_pairs(lines text[KINDS][RAW_SIDES], const char *const paths[RAW_SIDES], const corpus_options *o,
-                       corpus_text *out, corpus_text *kept, char *message, size_t size) {
+                       corpus_text *out, corpus_text *kept) {
     const bool aligned = text_count_lines(slice_of(&text[RAW][0])) == text_count_lines(slice_of(&text[RAW][1]));
     int64_t dropped = 0;
     if (kept && aligned && o->empty == CORPUS_SKIP && (dropped = drop_empty(text)) < 0)
-        return text_fail(message, size, "%s: out of memory", paths[RAW_SOURCE]);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", paths[RAW_SOURCE]);
     if (dropped && !text[RAW][RAW_SOURCE].n)
-        return text_fail(message, size, "%s: none of %lld lines left: all are empty here or in %s", paths[RAW_SOURCE],
-                         (long long)dropped, paths[RAW_TARGET]);
-    if (parse_kind(text[SUBWORDS], paths, o, out, message, size)) return -1;
+        return adamod__refuse("%s: none of %lld lines left: all are empty here or in %s", paths[RAW_SOURCE],
+                              (long long)dropped, paths[RAW_TARGET]);
+    if (parse_kind(text[SUBWORDS], paths, o, out)) return -1;
     out->report.lines += dropped;
     out->report.empty += dropped;
     if (!kept) return 0;
     const corpus_options as_is = {.unit = TEXT_WORDS, .empty = CORPUS_REFUSE};
-    if (parse_kind(text[RAW], paths, &as_is, kept, message, size) == 0 && kept->n == out->n) return 0;
-    if (kept->n) text_fail(message, size, "%s: pairs were left out", paths[RAW_SOURCE]); /* cannot be */
+    if (parse_kind(text[RAW], paths, &as_is, kept) == 0 && kept->n == out->n) return 0;
+    if (kept->n) adamod__refuse("%s: pairs were left out", paths[RAW_SOURCE]); /* cannot be */
     corpus_text_free(kept);
     corpus_text_free(out);
     return -1;
 }
 
 int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
-                  corpus_text *out, corpus_text *kept, uint64_t hashes[RAW_SIDES], char *message, size_t size) {
+                  corpus_text *out, corpus_text *kept, uint64_t hashes[RAW_SIDES]) {
     const char *const paths[RAW_SIDES] = {source, target};
     lines text[KINDS][RAW_SIDES] = {{{0}}}, tokens[RAW_SIDES] = {{0}};
     int failed = 0;
-    for (int i = 0; i < RAW_SIDES && !failed; i++)
-        failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i], message, size);
+    for (int i = 0; i < RAW_SIDES && !failed; i++) failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i]);
     for (int i = 0; i < RAW_SIDES && !failed; i++) hashes[i] = task_hash(0, text[RAW][i].bytes, text[RAW][i].n);
-    if (!failed && !r->codes.worker) failed = learn(r, tokens, merges, message, size);
+    if (!failed && !r->codes.worker) failed = learn(r, tokens, merges);
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
-        if (apply(r, &tokens[i], &text[SUBWORDS][i])) failed = text_fail(message, size, "%s: out of memory", paths[i]);
+        if (apply(r, &tokens[i], &text[SUBWORDS][i]))
+            failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", paths[i]);
     }
-    if (!failed) failed = parse_pairs(text, paths, options, out, kept, message, size);
+    if (!failed) failed = parse_pairs(text, paths, options, out, kept);
     for (int i = 0; i < RAW_SIDES; i++) {
         free(tokens[i].bytes);
         for (int k = 0; k < KINDS; k++) free(text[k][i].bytes);

@@ -1,7 +1,5 @@
 /* raw_text.h - raw sentences to what a model reads, and back: tokens by Moses' rules, then subwords.
  *
- * Functions that can fail return 0, or -1 with one line in message.
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ADAMOD_RAW_TEXT_H
@@ -19,14 +17,14 @@ typedef struct raw_text {
 } raw_text;
 
 /* How sentences of either side become tokens. raw_text_close frees one that is {0}, too. */
-int raw_text_open(raw_text *r, const text_chain_options sides[RAW_SIDES], char *message, size_t size);
+int raw_text_open(raw_text *r, const text_chain_options sides[RAW_SIDES]);
 void raw_text_close(raw_text *r);
 
 /* Two aligned files, as corpus_bitext reads them, in subwords. Without codes, these are learned from both, so many merges.
  * kept, unless NULL, gets the same pairs as they were in the files; then pairs with an empty side are left out, if
  * options say so, and no other. hashes are of all lines of each file, whatever becomes of them. */
 int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
-                  corpus_text *out, corpus_text *kept, uint64_t hashes[RAW_SIDES], char *message, size_t size);
+                  corpus_text *out, corpus_text *kept, uint64_t hashes[RAW_SIDES]);
 
 /* Subwords to tokens, in place: "lo@@ wer" to "lower". */
 void raw_text_unite(char *subwords);

@@ -4,6 +4,7 @@
  */
 #include "tasks/subword_codes.h"
 
+#include "core/error.h"
 #include "data/text_input.h"
 
 #include <stdlib.h>
@@ -17,34 +18,32 @@ void subword_codes_close(subword_codes *s) {
 }
 
 /* Takes codes over, which were allocated. */
-static int take(subword_codes *s, char *codes, const char *name, char *message, size_t size) {
+static int take(subword_codes *s, char *codes, const char *name) {
     s->text = codes;
-    if (bpe_parse(&s->bpe, text_of(codes), -1, name, message, size)) return -1;
+    if (bpe_parse(&s->bpe, text_of(codes), -1, name)) return -1;
     s->worker = bpe_worker_create(s->bpe, &(bpe_options){0});
-    return s->worker ? 0 : text_fail(message, size, "%s: out of memory", name);
+    return s->worker ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
 }
 
-int subword_codes_read(subword_codes *s, const char *path, char *message, size_t size) {
+int subword_codes_read(subword_codes *s, const char *path) {
     char *bytes;
     size_t n;
-    if (text_input_read(path, &bytes, &n, message, size)) return -1;
+    if (text_input_read(path, &bytes, &n)) return -1;
     char *codes = memchr(bytes, 0, n) ? NULL : strndup(bytes, n);
     free(bytes);
-    if (!codes) return text_fail(message, size, "%s: a zero byte, expected codes", path);
-    return take(s, codes, path, message, size);
+    if (!codes) return adamod__refuse("%s: a zero byte, expected codes", path);
+    return take(s, codes, path);
 }
 
-int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges, char *message, size_t size) {
+int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges) {
     int64_t done;
     char *codes = l ? bpe_learner_run(l, merges, 2, &done) : NULL;
     bpe_learner_free(l);
-    if (!codes) return text_fail(message, size, "out of memory for learning subwords");
-    return take(s, codes, "codes", message, size);
+    if (!codes) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for learning subwords");
+    return take(s, codes, "codes");
 }
 
-int subword_codes_save(const subword_codes *s, const char *path, char *message, size_t size) {
-    return text_write(path, text_of(s->text), message, size);
-}
+int subword_codes_save(const subword_codes *s, const char *path) { return text_write(path, text_of(s->text)); }
 
 int subword_codes_part(const subword_codes *s, const char *file, task_part *out) {
     if (!s->text || !*file) return 0;

@@ -1,7 +1,5 @@
 /* subword_codes.h - the codes of a run's subwords: read or learned, kept, and ready to be applied. {0} has none yet.
  *
- * Functions that can fail return 0, or -1 with one line in message.
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ADAMOD_SUBWORD_CODES_H
@@ -18,10 +16,10 @@ typedef struct subword_codes {
 
 void subword_codes_close(subword_codes *s);
 
-int subword_codes_read(subword_codes *s, const char *path, char *message, size_t size);
+int subword_codes_read(subword_codes *s, const char *path);
 /* So many merges, from all lines that the learner was given, which is freed. A learner that is NULL is out of memory. */
-int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges, char *message, size_t size);
-int subword_codes_save(const subword_codes *s, const char *path, char *message, size_t size);
+int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges);
+int subword_codes_save(const subword_codes *s, const char *path);
 
 /* Codes that were read from the file of data.bpe, as a part of the data; how many parts that are. To be the first: with
  * other codes, all text becomes other subwords. */

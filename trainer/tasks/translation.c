@@ -4,6 +4,7 @@
  */
 #include "tasks/translation.h"
 
+#include "core/error.h"
 #include "support/clock.h"
 #include "data/bleu.h"
 #include "tasks/translation_keys.h"
@@ -22,10 +23,10 @@ static batch_policy policy_of(const recipe *r, bool shuffle) {
         .sentences = s->data.sentences, .tokens = s->data.sort_by_length ? s->data.max_tokens : 0, .shuffle = shuffle};
 }
 
-static int open_batches(experiment *e, char *message, size_t size) {
+static int open_batches(experiment *e) {
     translation *s = translation_of(e);
     const batch_policy policy = policy_of(&e->recipe, true);
-    if (batcher_create(&s->batches, &s->pairs[SPLIT_TRAIN], &policy, e->recipe.train.seed, message, size)) return -1;
+    if (batcher_create(&s->batches, &s->pairs[SPLIT_TRAIN], &policy, e->recipe.train.seed)) return -1;
     s->shape = batcher_capacity(s->batches);
     return 0;
 }
@@ -49,12 +50,12 @@ static void close_translation(experiment *e) {
     e->state = NULL;
 }
 
-static int open_translation(experiment *e, const char *directory, int uses, char *message, size_t size) {
+static int open_translation(experiment *e, const char *directory, int uses) {
     translation *s = e->state = calloc(1, sizeof *s);
-    if (!s) return text_fail(message, size, "out of memory for the task");
+    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the task");
     s->shape = (batch_shape){.n = 1, .n_src = 1, .n_tgt = 1};
-    int failed = translation_load(e, directory, uses, message, size);
-    if (!failed && !directory) failed = open_batches(e, message, size);
+    int failed = translation_load(e, directory, uses);
+    if (!failed && !directory) failed = open_batches(e);
     if (failed) {
         close_translation(e);
         return -1;
@@ -75,9 +76,9 @@ static nn_value build(experiment *e, nn_graph *g) {
 }
 
 /* Batches of a held-out split, in an order of their own; none of the scoring depends on how they are cut. */
-static int held_out_batches(const experiment *e, int split, batcher **out, char *message, size_t size) {
+static int held_out_batches(const experiment *e, int split, batcher **out) {
     const batch_policy policy = policy_of(&e->recipe, false);
-    return batcher_create(out, &translation_of(e)->pairs[split], &policy, 0, message, size);
+    return batcher_create(out, &translation_of(e)->pairs[split], &policy, 0);
 }
 
 static void widen(batch_shape *most, batch_shape shape) {
@@ -86,23 +87,23 @@ static void widen(batch_shape *most, batch_shape shape) {
     if (shape.n_tgt > most->n_tgt) most->n_tgt = shape.n_tgt;
 }
 
-static int open_scoring(experiment *e, char *message, size_t size) {
+static int open_scoring(experiment *e) {
     translation *s = translation_of(e);
     batch_shape shape = {0};
     for (int split = SPLIT_VALID; split < SPLITS; split++) {
         batcher *b;
         if (s->pairs[split].n == 0) continue;
-        if (held_out_batches(e, split, &b, message, size)) return -1;
+        if (held_out_batches(e, split, &b)) return -1;
         widen(&shape, batcher_capacity(b));
         batcher_free(b);
     }
     if (shape.n == 0) return 0;
     const transformer_sizes sizes = sizes_of(shape);
     s->score_graph = nn_graph_create(e->params);
-    if (!s->score_graph) return text_fail(message, size, "out of memory for a graph");
+    if (!s->score_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a graph");
     transformer_training(s->score_graph, &s->config, &sizes, &s->score_symbols);
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
-    return experiment_failed(nn_plan_create(&s->score_plan, s->score_graph, &o), message, size);
+    return nn_plan_create(&s->score_plan, s->score_graph, &o);
 }
 
 int translation_beam(const experiment *e) {
@@ -111,7 +112,7 @@ int translation_beam(const experiment *e) {
     return beam < tokens ? beam : (int)tokens;
 }
 
-static int open_decoder(experiment *e, bool constant, char *message, size_t size) {
+static int open_decoder(experiment *e, bool constant) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
     enum { TOKENS = 64 }; /* of a sentence, if all are decoded at once that could be */
@@ -127,12 +128,12 @@ static int open_decoder(experiment *e, bool constant, char *message, size_t size
                               .constant = constant,
                               .backend = e->recipe.train.backend,
                               .pool = e->pool};
-    return experiment_failed(decoder_create(&s->decoder, e->params, &s->config, &o), message, size);
+    return decoder_create(&s->decoder, e->params, &s->config, &o);
 }
 
-static int prepare(experiment *e, int uses, char *message, size_t size) {
-    if ((uses & TASK_SCORE) && open_scoring(e, message, size)) return -1;
-    return (uses & TASK_APPLY) ? open_decoder(e, !(uses & TASK_TRAIN), message, size) : 0;
+static int prepare(experiment *e, int uses) {
+    if ((uses & TASK_SCORE) && open_scoring(e)) return -1;
+    return (uses & TASK_APPLY) ? open_decoder(e, !(uses & TASK_TRAIN)) : 0;
 }
 
 /* ---- batches ---- */
@@ -164,8 +165,8 @@ static void next(experiment *e, task_batch *out) {
                         .index = b->last ? 0 : b->index + 1};
 }
 
-static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
-    return batcher_seek(translation_of(e)->batches, epoch, index, message, size);
+static int seek(experiment *e, int64_t epoch, int64_t index) {
+    return batcher_seek(translation_of(e)->batches, epoch, index);
 }
 
 /* ---- scores ---- */
@@ -193,14 +194,14 @@ static bool has(const experiment *e, task_split split) { return translation_of(e
 static int64_t count(const experiment *e, task_split split) { return translation_of(e)->text[split].n; }
 
 /* Adds up the loss over batches of a split, each rank's own; sums has four numbers of each batch. */
-static int score_batches(experiment *e, batcher *b, int64_t batches, double *sums, char *message, size_t size) {
+static int score_batches(experiment *e, batcher *b, int64_t batches, double *sums) {
     translation *s = translation_of(e);
     for (int64_t i = 0; i < batches; i++) {
         const batch *x = batcher_next(b);
         if (!experiment_is_mine(e, i)) continue;
         translation_feed(s->score_plan, &s->score_symbols, x);
         nn_plan_forward(s->score_plan);
-        if (experiment_failed(nn_plan_wait(s->score_plan), message, size)) return -1;
+        if (nn_plan_wait(s->score_plan)) return -1;
         experiment_progress(e, "scoring batch", i + 1, batches);
         const float *loss = nn_plan_data(s->score_plan, "loss");
         for (int k = 0; k < 4; k++) sums[4 * i + k] = (double)loss[k];
@@ -209,16 +210,16 @@ static int score_batches(experiment *e, batcher *b, int64_t batches, double *sum
 }
 
 /* Over the first so many batches of a split; 0: over all. */
-static int score(experiment *e, int split, int64_t batches, task_result *out, char *message, size_t size) {
+static int score(experiment *e, int split, int64_t batches, task_result *out) {
     translation *s = translation_of(e);
     batcher *b = NULL;
     if (s->pairs[split].n == 0 || !s->score_plan) return 0;
-    int failed = held_out_batches(e, split, &b, message, size);
+    int failed = held_out_batches(e, split, &b);
     if (!failed && (batches == 0 || batches > batcher_steps(b))) batches = batcher_steps(b);
     double sums[4] = {0}, *each = failed ? NULL : calloc((size_t)batches * 4, sizeof *each);
-    if (!failed && !each) failed = text_fail(message, size, "out of memory for scores");
-    if (!failed) failed = score_batches(e, b, batches, each, message, size);
-    failed = comm_agree(e->comm, failed, message, size);
+    if (!failed && !each) failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for scores");
+    if (!failed) failed = score_batches(e, b, batches, each);
+    failed = comm_agree(e->comm, failed);
     if (b) batcher_free(b);
     if (!failed) comm_add(e->comm, each, 4 * batches);
     for (int64_t i = 0; !failed && i < 4 * batches; i++) sums[i % 4] += each[i];
@@ -233,15 +234,15 @@ static int score(experiment *e, int split, int64_t batches, task_result *out, ch
 }
 
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
-                    task_result *out, char *message, size_t size) {
+                    task_result *out) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation_verdict v;
     *out = (task_result){0};
     for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
-    if (score(e, split, depth == TASK_GLANCE ? 1 : 0, out, message, size)) return -1;
+    if (score(e, split, depth == TASK_GLANCE ? 1 : 0, out)) return -1;
     const int64_t pairs = depth == TASK_WHOLE ? INT64_MAX : depth == TASK_PERIODIC ? r->train.evaluate_pairs : 0;
     if (pairs == 0 || !translation_of(e)->decoder) return 0;
-    if (translation_judge(e, split, pairs, sample, context, &v, message, size)) return -1;
+    if (translation_judge(e, split, pairs, sample, context, &v)) return -1;
     out->value[EXACT] = v.exact;
     out->value[BLEU] = v.bleu;
     out->value[BLEU_13A] = v.bleu_13a;

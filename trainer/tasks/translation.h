@@ -90,8 +90,7 @@ typedef struct translation_answer {
     double score;   /* the sum of log p over length^decode.length_penalty; 0 for an empty line */
     int64_t tokens; /* of a line's first answer: those that the line has, read or not */
 } translation_answer;
-int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
-                          char *message, size_t size);
+int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers);
 /* Hypotheses that are really kept: no more than there are tokens. */
 int translation_beam(const experiment *e);
 

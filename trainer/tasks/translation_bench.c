@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "tasks/translation.h"
+#include "core/error.h"
 #include "train/task_bench.h"
 
 #include <errno.h>
@@ -30,27 +31,27 @@ static const task_shape shapes[] = {
 /* ---- text ---- */
 
 /* Steps of a prime that does not divide the number of words reach them all, in no order, and each as often as any. */
-static int write_side(const task_shape *s, int batches, const char *path, int64_t prime, char *message, size_t size) {
+static int write_side(const task_shape *s, int batches, const char *path, int64_t prime) {
     const int64_t words = s->vocabulary - VOCAB_SPECIALS;
     const int64_t needed = words / ((int64_t)s->samples * WORDS) + 1;
     const int64_t n = WORDS * s->samples * (needed > batches ? needed : batches);
     FILE *file = fopen(path, "w");
-    if (!file) return text_fail(message, size, "%s: cannot write: %s", path, strerror(errno));
+    if (!file) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot write: %s", path, strerror(errno));
     for (int64_t i = 0; i < n; i++) {
         fprintf(file, "w%lld%c", (long long)(i * prime % words), i % WORDS == WORDS - 1 ? '\n' : ' ');
     }
     const bool failed = ferror(file);
-    if (fclose(file) || failed) return text_fail(message, size, "%s: cannot write: %s", path, strerror(errno));
+    if (fclose(file) || failed) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot write: %s", path, strerror(errno));
     return 0;
 }
 
-static int name_file(recipe *r, const char *key, const char *path, char *message, size_t size) {
+static int name_file(recipe *r, const char *key, const char *path) {
     char set[RECIPE_PATH + 64];
     snprintf(set, sizeof set, "data.%s=%s", key, path);
-    return recipe_set(r, set, message, size);
+    return recipe_set(r, set);
 }
 
-static int make(const task_shape *shape, int batches, const char *folder, recipe *r, char *message, size_t size) {
+static int make(const task_shape *shape, int batches, const char *folder, recipe *r) {
     static const struct {
         const char *side, *valid;
         int64_t prime;
@@ -58,9 +59,9 @@ static int make(const task_shape *shape, int batches, const char *folder, recipe
     for (int i = 0; i < 2; i++) {
         char path[RECIPE_PATH];
         snprintf(path, sizeof path, "%s/%s", folder, sides[i].side);
-        if (write_side(shape, batches, path, sides[i].prime, message, size)) return -1;
-        if (name_file(r, sides[i].side, path, message, size)) return -1;
-        if (name_file(r, sides[i].valid, path, message, size)) return -1;
+        if (write_side(shape, batches, path, sides[i].prime)) return -1;
+        if (name_file(r, sides[i].side, path)) return -1;
+        if (name_file(r, sides[i].valid, path)) return -1;
     }
     return 0;
 }

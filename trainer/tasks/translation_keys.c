@@ -4,6 +4,8 @@
  */
 #include "tasks/translation_keys.h"
 
+#include "core/error.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -68,32 +70,32 @@ _Static_assert(sizeof(translation_settings) <= RECIPE_SETTINGS, "recipe.task_set
 
 /* ---- what no single key can tell ---- */
 
-static const char *check_vocabulary_size(const translation_settings *s, char *why, size_t size) {
+static const char *check_vocabulary_size(const translation_settings *s) {
     if (s->data.max_vocab == 0 || s->data.max_vocab > VOCAB_SPECIALS) return NULL;
-    snprintf(why, size, "data.max_vocab is %d, expected 0 or more than the %d special tokens", s->data.max_vocab,
-             VOCAB_SPECIALS);
+    adamod__refuse("data.max_vocab is %d, expected 0 or more than the %d special tokens", s->data.max_vocab,
+                   VOCAB_SPECIALS);
     return "data.max_vocab";
 }
 
-static const char *check_batches(const translation_settings *s, char *why, size_t size) {
+static const char *check_batches(const translation_settings *s) {
     if (s->data.max_ratio > 0 && s->data.max_ratio < 1) {
-        snprintf(why, size, "data.max_ratio is %g, expected 0 or at least 1: no pair is below 1", s->data.max_ratio);
+        adamod__refuse("data.max_ratio is %g, expected 0 or at least 1: no pair is below 1", s->data.max_ratio);
         return "data.max_ratio";
     }
     if (!s->data.sort_by_length && s->data.sentences == 0) {
-        snprintf(why, size, "data.sort_by_length is false: batches are of data.sentences, which must be above 0");
+        adamod__refuse("data.sort_by_length is false: batches are of data.sentences, which must be above 0");
         return "data.sort_by_length";
     }
     if (s->data.sentences > 0 || s->data.max_tokens > s->data.max_length) return NULL;
-    snprintf(why, size, "data.max_tokens is %d: a sentence of data.max_length %d, and its end, would fit into no batch",
-             s->data.max_tokens, s->data.max_length);
+    adamod__refuse("data.max_tokens is %d: a sentence of data.max_length %d, and its end, would fit into no batch",
+                   s->data.max_tokens, s->data.max_length);
     return "data.max_tokens";
 }
 
-static const char *check_common(const recipe *r, char *why, size_t size) {
+static const char *check_common(const recipe *r) {
     const translation_settings *s = translation_settings_of(r);
-    const char *path = check_vocabulary_size(s, why, size);
-    return path ? path : check_batches(s, why, size);
+    const char *path = check_vocabulary_size(s);
+    return path ? path : check_batches(s);
 }
 
 const data_set *translation_set(const translation_settings *s) { return data_set_find(s->data.set); }
@@ -105,54 +107,52 @@ bool translation_scores_text(const translation_settings *s) {
 }
 
 /* Sets know their files, their languages and whether they are raw. */
-static const char *check_set(const translation_settings *s, const data_set *set, char *why, size_t size) {
+static const char *check_set(const translation_settings *s, const data_set *set) {
     const char *const languages[] = {s->data.source_lang, s->data.target_lang};
     for (int i = 0; i < bitext_table.n; i++) {
         const key_spec *k = &bitext_keys[i];
         if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0 || !*((const char *)s + k->offset)) continue;
-        snprintf(why, size, "%s is given, but data.set %s has files of its own; data.set files reads yours", k->path,
-                 set->name);
+        adamod__refuse("%s is given, but data.set %s has files of its own; data.set files reads yours", k->path,
+                       set->name);
         return k->path;
     }
     if (s->data.raw != !set->pairs) {
-        snprintf(why, size, "data.raw is %s, but data.set %s is %s", s->data.raw ? "true" : "false", set->name,
-                 set->pairs ? "in subwords" : "raw text");
+        adamod__refuse("data.raw is %s, but data.set %s is %s", s->data.raw ? "true" : "false", set->name,
+                       set->pairs ? "in subwords" : "raw text");
         return "data.raw";
     }
     if (strcmp(s->data.tokens, "words") != 0) {
-        snprintf(why, size, "data.tokens is %s, expected words: data.set %s is made of them", s->data.tokens,
-                 set->name);
+        adamod__refuse("data.tokens is %s, expected words: data.set %s is made of them", s->data.tokens, set->name);
         return "data.tokens";
     }
     for (int i = 0; s->data.raw && i < 2; i++) {
         if (strcmp(languages[i], set->languages[i]) == 0) continue;
-        snprintf(why, size, "data.%s_lang is %s, expected %s, which data.set %s has", i ? "target" : "source",
-                 languages[i], set->languages[i], set->name);
+        adamod__refuse("data.%s_lang is %s, expected %s, which data.set %s has", i ? "target" : "source", languages[i],
+                       set->languages[i], set->name);
         return i ? "data.target_lang" : "data.source_lang";
     }
     return NULL;
 }
 
 /* The first file that is needed and not given, or NULL. */
-static const char *check_files(const translation_settings *s, char *why, size_t size) {
-    if (translation_set(s)) return check_set(s, translation_set(s), why, size);
+static const char *check_files(const translation_settings *s) {
+    if (translation_set(s)) return check_set(s, translation_set(s));
     const bool test = *s->data.test_source || *s->data.test_target;
     for (int i = 0; i < bitext_table.n; i++) {
         const key_spec *k = &bitext_keys[i];
         const bool of_test = strncmp(k->path, "data.test_", 10) == 0;
         if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0) continue;
         if (*((const char *)s + k->offset) || (of_test && !test)) continue;
-        snprintf(why, size, "%s is not given; %s", k->path,
-                 of_test ? "the other half of the test is" : "data.task bitext needs it");
+        adamod__refuse("%s is not given; %s", k->path,
+                       of_test ? "the other half of the test is" : "data.task bitext needs it");
         return k->path;
     }
     return NULL;
 }
 
-static const char *check_raw(const translation_settings *s, char *why, size_t size) {
+static const char *check_raw(const translation_settings *s) {
     if (s->data.raw && strcmp(s->data.tokens, "words") != 0) {
-        snprintf(why, size, "data.raw is true: data.tokens is %s, expected words, which are subwords then",
-                 s->data.tokens);
+        adamod__refuse("data.raw is true: data.tokens is %s, expected words, which are subwords then", s->data.tokens);
         return "data.tokens";
     }
     const char *const languages[][2] = {{"data.source_lang", s->data.source_lang},
@@ -160,47 +160,45 @@ static const char *check_raw(const translation_settings *s, char *why, size_t si
     for (int i = 0; s->data.raw && i < 2; i++) {
         const size_t n = strspn(languages[i][1], "abcdefghijklmnopqrstuvwxyz");
         if (n >= 2 && n <= 3 && !languages[i][1][n]) continue;
-        snprintf(why, size, "%s is '%s', expected a code of two or three small letters", languages[i][0],
-                 languages[i][1]);
+        adamod__refuse("%s is '%s', expected a code of two or three small letters", languages[i][0], languages[i][1]);
         return languages[i][0];
     }
     if (s->data.raw || !*s->data.bpe) return NULL;
-    snprintf(why, size, "data.bpe is given, but data.raw is false: text is taken as it is");
+    adamod__refuse("data.bpe is given, but data.raw is false: text is taken as it is");
     return "data.bpe";
 }
 
-const char *translation_check_bitext(const recipe *r, char *why, size_t size) {
-    const char *raw = check_raw(translation_settings_of(r), why, size);
+const char *translation_check_bitext(const recipe *r) {
+    const char *raw = check_raw(translation_settings_of(r));
     if (raw) return raw;
-    const char *path = check_files(translation_settings_of(r), why, size);
-    return path ? path : check_common(r, why, size);
+    const char *path = check_files(translation_settings_of(r));
+    return path ? path : check_common(r);
 }
 
 /* Generated text is as it is: what would cut it in other ways must not be taken and ignored. */
-const char *translation_check_numbers(const recipe *r, char *why, size_t size) {
+const char *translation_check_numbers(const recipe *r) {
     const translation_settings *s = translation_settings_of(r);
     if (strcmp(s->data.tokens, "characters") != 0) {
-        snprintf(why, size, "data.tokens is %s, expected characters, which data.task numbers is made of",
-                 s->data.tokens);
+        adamod__refuse("data.tokens is %s, expected characters, which data.task numbers is made of", s->data.tokens);
         return "data.tokens";
     }
-    if (s->data.max_length >= CORPUS_NUMBERS_LONGEST) return check_common(r, why, size);
-    snprintf(why, size, "data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",
-             s->data.max_length, CORPUS_NUMBERS_LONGEST);
+    if (s->data.max_length >= CORPUS_NUMBERS_LONGEST) return check_common(r);
+    adamod__refuse("data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",
+                   s->data.max_length, CORPUS_NUMBERS_LONGEST);
     return "data.max_length";
 }
 
-const char *translation_check_transformer(const recipe *r, char *why, size_t size) {
+const char *translation_check_transformer(const recipe *r) {
     const transformer_settings *s = transformer_settings_of(r);
     if (s->model.d % s->model.heads) {
-        snprintf(why, size, "model.heads is %d, which does not divide model.d %d", s->model.heads, s->model.d);
+        adamod__refuse("model.heads is %d, which does not divide model.d %d", s->model.heads, s->model.d);
         return "model.heads";
     }
     if (s->model.d % 2) { /* half of a position's numbers are sines, half cosines */
-        snprintf(why, size, "model.d is %d, expected an even number", s->model.d);
+        adamod__refuse("model.d is %d, expected an even number", s->model.d);
         return "model.d";
     }
     if (!s->model.share_all || translation_settings_of(r)->data.joint) return NULL;
-    snprintf(why, size, "model.share_all is true: one table needs one vocabulary, so data.joint must be true");
+    adamod__refuse("model.share_all is true: one table needs one vocabulary, so data.joint must be true");
     return "model.share_all";
 }

@@ -10,9 +10,9 @@
 
 /* As task.keys and task.check, and task_model.check. */
 extern const key_table *const translation_bitext_keys[], *const translation_numbers_keys[];
-const char *translation_check_bitext(const recipe *r, char *why, size_t size);
-const char *translation_check_numbers(const recipe *r, char *why, size_t size);
-const char *translation_check_transformer(const recipe *r, char *why, size_t size);
+const char *translation_check_bitext(const recipe *r);
+const char *translation_check_numbers(const recipe *r);
+const char *translation_check_transformer(const recipe *r);
 
 /* The data set that is read; NULL: files. */
 const data_set *translation_set(const translation_settings *s);

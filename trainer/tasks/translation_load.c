@@ -4,6 +4,7 @@
  */
 #include "tasks/translation_load.h"
 
+#include "core/error.h"
 #include "data/tokenizer.h"
 #include "tasks/translation_keys.h"
 #include "train/checkpoint.h"
@@ -14,7 +15,7 @@
 /* ---- text ---- */
 
 /* Files as the recipe names them, or those of a data set. */
-static int find_files(experiment *e, char *message, size_t size) {
+static int find_files(experiment *e) {
     static const char *const names[SPLITS] = {"train", "valid", "test"};
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *const given[SPLITS][2] = {{r->data.source, r->data.target},
@@ -22,7 +23,7 @@ static int find_files(experiment *e, char *message, size_t size) {
                                           {r->data.test_source, r->data.test_target}};
     const data_set *set = translation_set(r);
     char folder[RECIPE_PATH];
-    if (set && data_set_path(set, folder, sizeof folder, message, size)) return -1;
+    if (set && data_set_path(set, folder, sizeof folder)) return -1;
     for (int i = 0; i < SPLITS; i++) {
         for (int side = 0; side < 2; side++) {
             char *file = translation_of(e)->files[i][side];
@@ -33,7 +34,7 @@ static int find_files(experiment *e, char *message, size_t size) {
     return 0;
 }
 
-static int read_bitext(experiment *e, int split, char *message, size_t size) {
+static int read_bitext(experiment *e, int split) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
     const char *source = s->files[split][0], *target = s->files[split][1];
@@ -42,13 +43,13 @@ static int read_bitext(experiment *e, int split, char *message, size_t size) {
                               .max_tokens = r->data.max_length,
                               .too_long = split == SPLIT_TRAIN ? CORPUS_SKIP : CORPUS_TRUNCATE,
                               .max_ratio = split == SPLIT_TRAIN ? r->data.max_ratio : 0};
-    if (!r->data.raw) return corpus_bitext(&s->text[split], source, target, &o, message, size);
+    if (!r->data.raw) return corpus_bitext(&s->text[split], source, target, &o);
     return raw_text_load(&s->raw, source, target, r->data.merges, &o, &s->text[split],
-                         split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], s->raw_hash[split], message, size);
+                         split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], s->raw_hash[split]);
 }
 
 /* The test of a data set in subwords, as people write it. */
-static int read_raw_test(experiment *e, char *message, size_t size) {
+static int read_raw_test(experiment *e) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
     const corpus_options as_is = {.unit = TEXT_WORDS, .empty = CORPUS_SKIP};
@@ -59,71 +60,70 @@ static int read_raw_test(experiment *e, char *message, size_t size) {
         snprintf(paths[i], sizeof paths[i], "%.*s/test.raw.%s", (int)(folder_end - file), file,
                  translation_set(r)->languages[i]);
     }
-    if (corpus_bitext(&s->raw_pairs[SPLIT_TEST], paths[0], paths[1], &as_is, message, size)) return -1;
+    if (corpus_bitext(&s->raw_pairs[SPLIT_TEST], paths[0], paths[1], &as_is)) return -1;
     if (s->raw_pairs[SPLIT_TEST].n == s->text[SPLIT_TEST].n) return 0;
-    return text_fail(message, size, "%s: %lld pairs, expected the %lld of the test in subwords", paths[0],
-                     (long long)s->raw_pairs[SPLIT_TEST].n, (long long)s->text[SPLIT_TEST].n);
+    return adamod__refuse("%s: %lld pairs, expected the %lld of the test in subwords", paths[0],
+                          (long long)s->raw_pairs[SPLIT_TEST].n, (long long)s->text[SPLIT_TEST].n);
 }
 
 static bool is_numbers(const experiment *e) { return e->task == &task_numbers; }
 
 /* Of a run's directory, what is held out alone. That does not depend on how many numbers are for training. */
-static int load_text(experiment *e, const char *directory, char *message, size_t size) {
+static int load_text(experiment *e, const char *directory) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     corpus_text *text = translation_of(e)->text;
     if (is_numbers(e)) {
         return corpus_numbers(r->data.seed, directory ? 1 : r->data.train, r->data.valid, r->data.test,
-                              &text[SPLIT_TRAIN], &text[SPLIT_VALID], &text[SPLIT_TEST], message, size);
+                              &text[SPLIT_TRAIN], &text[SPLIT_VALID], &text[SPLIT_TEST]);
     }
-    if (find_files(e, message, size)) return -1;
-    if (!directory && read_bitext(e, SPLIT_TRAIN, message, size)) return -1;
-    if (read_bitext(e, SPLIT_VALID, message, size) && experiment_gone(e, directory, SPLIT_VALID, message)) return -1;
+    if (find_files(e)) return -1;
+    if (!directory && read_bitext(e, SPLIT_TRAIN)) return -1;
+    if (read_bitext(e, SPLIT_VALID) && experiment_gone(e, directory, SPLIT_VALID)) return -1;
     if (!*translation_of(e)->files[SPLIT_TEST][0]) return 0;
-    if (read_bitext(e, SPLIT_TEST, message, size) == 0 && read_raw_test(e, message, size) == 0) return 0;
+    if (read_bitext(e, SPLIT_TEST) == 0 && read_raw_test(e) == 0) return 0;
     corpus_text_free(&text[SPLIT_TEST]);
-    return experiment_gone(e, directory, SPLIT_TEST, message);
+    return experiment_gone(e, directory, SPLIT_TEST);
 }
 
 /* ---- vocabularies ---- */
 
-static int check_vocabulary(const translation_settings *r, const vocab *v, char *message, size_t size) {
+static int check_vocabulary(const translation_settings *r, const vocab *v) {
     if (vocab_size(v) > VOCAB_SPECIALS) return 0;
-    return text_fail(message, size, "the vocabulary is empty: no token is seen data.min_count %d times",
-                     r->data.min_count);
+    return adamod__refuse("the vocabulary is empty: no token is seen data.min_count %d times", r->data.min_count);
 }
 
-static int make_vocabularies(experiment *e, char *message, size_t size) {
+static int make_vocabularies(experiment *e) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
     const vocab_options o = {.min_count = r->data.min_count, .max_size = r->data.max_vocab};
     const corpus_text *train = &s->text[SPLIT_TRAIN];
     if (r->data.joint) {
-        if (corpus_vocab(train, CORPUS_SOURCE | CORPUS_TARGET, &o, &s->src_vocab, message, size)) return -1;
+        if (corpus_vocab(train, CORPUS_SOURCE | CORPUS_TARGET, &o, &s->src_vocab)) return -1;
         s->tgt_vocab = s->src_vocab;
-    } else if (corpus_vocab(train, CORPUS_SOURCE, &o, &s->src_vocab, message, size) ||
-               corpus_vocab(train, CORPUS_TARGET, &o, &s->tgt_vocab, message, size)) {
+    } else if (corpus_vocab(train, CORPUS_SOURCE, &o, &s->src_vocab) ||
+               corpus_vocab(train, CORPUS_TARGET, &o, &s->tgt_vocab)) {
         return -1;
     }
-    return check_vocabulary(r, s->src_vocab, message, size) || check_vocabulary(r, s->tgt_vocab, message, size);
+    return check_vocabulary(r, s->src_vocab) || check_vocabulary(r, s->tgt_vocab);
 }
 
-static int load_vocabularies(experiment *e, const char *directory, char *message, size_t size) {
+static int load_vocabularies(experiment *e, const char *directory) {
     translation *s = translation_of(e);
     char path[1100];
     snprintf(path, sizeof path, "%s/source.vocab", directory);
-    if (vocab_load(&s->src_vocab, path, message, size)) return -1;
+    if (vocab_load(&s->src_vocab, path)) return -1;
     if (translation_settings_of(&e->recipe)->data.joint) {
         s->tgt_vocab = s->src_vocab;
         return 0;
     }
     snprintf(path, sizeof path, "%s/target.vocab", directory);
-    return vocab_load(&s->tgt_vocab, path, message, size);
+    return vocab_load(&s->tgt_vocab, path);
 }
 
-static int encode_text(translation *s, char *message, size_t size) {
+static int encode_text(translation *s) {
     for (int i = 0; i < SPLITS; i++) {
         if (s->text[i].n == 0) continue;
-        if (corpus_encode(&s->pairs[i], &s->text[i], s->src_vocab, s->tgt_vocab, message, size)) return -1;
+        if (corpus_encode(&s->pairs[i], &s->text[i], s->src_vocab, s->tgt_vocab)) return -1;
     }
     return 0;
 }
@@ -131,47 +131,45 @@ static int encode_text(translation *s, char *message, size_t size) {
 /* ---- all of it ---- */
 
 /* With the codes of a run's directory, of a file, or later those that are learned. */
-static int open_raw(experiment *e, const char *directory, char *message, size_t size) {
+static int open_raw(experiment *e, const char *directory) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     raw_text *raw = &translation_of(e)->raw;
     const text_chain_options sides[RAW_SIDES] = {{.language = r->data.source_lang, .plain = true},
                                                  {.language = r->data.target_lang, .plain = true}};
     const data_set *set = translation_is_split(r) ? translation_set(r) : NULL;
     char path[1100], folder[RECIPE_PATH];
-    if (raw_text_open(raw, set ? set->pairs->sides : sides, message, size)) return -1;
+    if (raw_text_open(raw, set ? set->pairs->sides : sides)) return -1;
     if (!directory && !set && !*r->data.bpe) return 0;
-    if (!directory && set && data_set_path(set, folder, sizeof folder, message, size)) return -1;
+    if (!directory && set && data_set_path(set, folder, sizeof folder)) return -1;
     if (directory) snprintf(path, sizeof path, "%s/bpe.codes", directory);
     else if (set) snprintf(path, sizeof path, "%s/codes", folder);
     else snprintf(path, sizeof path, "%s", r->data.bpe);
-    return subword_codes_read(&raw->codes, path, message, size);
+    return subword_codes_read(&raw->codes, path);
 }
 
-int translation_load(experiment *e, const char *directory, int uses, char *message, size_t size) {
+int translation_load(experiment *e, const char *directory, int uses) {
     translation *s = translation_of(e);
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
     const data_set *set = is_numbers(e) ? NULL : translation_set(r);
     s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
-    if ((r->data.raw || translation_is_split(r)) && open_raw(e, from, message, size))
-        return from ? -1 : data_set_explain(set, message, size);
-    if ((!directory || (uses & TASK_SCORE)) && load_text(e, directory, message, size))
-        return data_set_explain(set, message, size);
-    if (from ? load_vocabularies(e, from, message, size) : make_vocabularies(e, message, size)) return -1;
-    return encode_text(s, message, size);
+    if ((r->data.raw || translation_is_split(r)) && open_raw(e, from)) return from ? -1 : data_set_explain(set);
+    if ((!directory || (uses & TASK_SCORE)) && load_text(e, directory)) return data_set_explain(set);
+    if (from ? load_vocabularies(e, from) : make_vocabularies(e)) return -1;
+    return encode_text(s);
 }
 
 /* ---- what a run keeps of it ---- */
 
-int translation_save(const experiment *e, const char *directory, char *message, size_t size) {
+int translation_save(const experiment *e, const char *directory) {
     const translation *s = translation_of(e);
     char path[1100];
     snprintf(path, sizeof path, "%s/source.vocab", directory);
-    if (vocab_save(s->src_vocab, path, message, size)) return -1;
+    if (vocab_save(s->src_vocab, path)) return -1;
     snprintf(path, sizeof path, "%s/target.vocab", directory);
-    if (vocab_save(s->tgt_vocab, path, message, size)) return -1;
+    if (vocab_save(s->tgt_vocab, path)) return -1;
     snprintf(path, sizeof path, "%s/bpe.codes", directory);
-    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, path, message, size) : 0;
+    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, path) : 0;
 }
 
 uint64_t translation_fingerprint(const experiment *e) {

@@ -9,10 +9,10 @@
 
 /* Fills unit, raw, text, pairs and the vocabularies: with those of a run's directory; NULL: for training, with those that
  * the recipe says. A failure may leave parts. */
-int translation_load(experiment *e, const char *directory, int uses, char *message, size_t size);
+int translation_load(experiment *e, const char *directory, int uses);
 
 /* As task.save, .fingerprint, .data, .note and .describe. */
-int translation_save(const experiment *e, const char *directory, char *message, size_t size);
+int translation_save(const experiment *e, const char *directory);
 uint64_t translation_fingerprint(const experiment *e);
 int translation_data(const experiment *e, task_part *out);
 bool translation_note(const experiment *e, task_split split, char *out, size_t size);

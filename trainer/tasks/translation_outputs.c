@@ -4,6 +4,7 @@
  */
 #include "tasks/translation_outputs.h"
 
+#include "core/error.h"
 #include "support/clock.h"
 #include "data/bleu.h"
 #include "data/score.h"
@@ -23,9 +24,9 @@ typedef struct sources {
     int64_t room; /* of ids */
 } sources;
 
-static int open_sources(sources *x, int64_t n, char *message, size_t size) {
+static int open_sources(sources *x, int64_t n) {
     *x = (sources){.at = calloc((size_t)n + 1, sizeof *x->at)};
-    return x->at ? 0 : text_fail(message, size, "out of memory for %lld sentences", (long long)n);
+    return x->at ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld sentences", (long long)n);
 }
 
 static void close_sources(sources *x) {
@@ -33,7 +34,7 @@ static void close_sources(sources *x) {
     free(x->ids);
 }
 
-static int append_source(const experiment *e, text_slice text, sources *x, char *message, size_t size) {
+static int append_source(const experiment *e, text_slice text, sources *x) {
     const translation *s = translation_of(e);
     const int limit = translation_settings_of(&e->recipe)->data.max_length;
     const int64_t n = x->at[x->n];
@@ -43,7 +44,8 @@ static int append_source(const experiment *e, text_slice text, sources *x, char 
     if (n + length + 1 > x->room) {
         const int64_t room = 2 * (n + length + 1);
         int32_t *grown = realloc(x->ids, (size_t)room * sizeof *grown);
-        if (!grown) return text_fail(message, size, "out of memory for a sentence of %lld tokens", (long long)length);
+        if (!grown)
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sentence of %lld tokens", (long long)length);
         x->ids = grown;
         x->room = room;
     }
@@ -55,11 +57,11 @@ static int append_source(const experiment *e, text_slice text, sources *x, char 
 
 /* The decoder's take, whose failure leaves a message in its context. */
 static int decode_sources(experiment *e, const sources *x, int (*take)(void *context, int64_t i, int place),
-                          void *context, char *message, size_t size) {
+                          void *context) {
     int taken = 0;
     const adamod_status status =
         decoder_run_all(translation_of(e)->decoder, x->n, x->ids, x->at, take, context, &taken);
-    if (status) return experiment_failed(status, message, size);
+    if (status) return status;
     return taken;
 }
 
@@ -88,8 +90,6 @@ typedef struct lines_job {
     int *place;
     int nbest;
     translation_answer *answers;
-    char *message;
-    size_t size;
 } lines_job;
 
 static int take_answers(void *context, int64_t i, int k) {
@@ -100,7 +100,7 @@ static int take_answers(void *context, int64_t i, int k) {
         if (!decoder_result(j->s->decoder, k, b, &r)) continue;
         mine[b].text = output_text(j->s, &r);
         mine[b].score = r.score;
-        if (!mine[b].text) return text_fail(j->message, j->size, "out of memory for translations");
+        if (!mine[b].text) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for translations");
     }
     return 0;
 }
@@ -112,28 +112,27 @@ static int read_line(experiment *e, int i, text_slice line, lines_job *j, source
     int status = 0;
     if (j->s->raw.codes.worker) {
         if (!(subwords = raw_text_split(&j->s->raw, line)))
-            return text_fail(j->message, j->size, "out of memory for a line");
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a line");
         line = text_of(subwords);
     }
     mine->tokens = text_count_tokens(j->s->unit, line);
     j->place[x->n] = i;
-    if (mine->tokens) status = append_source(e, line, x, j->message, j->size);
-    else if (!(mine->text = strdup(""))) status = text_fail(j->message, j->size, "out of memory for a line");
+    if (mine->tokens) status = append_source(e, line, x);
+    else if (!(mine->text = strdup(""))) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a line");
     free(subwords);
     return status;
 }
 
-int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
-                          char *message, size_t size) {
+int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers) {
     sources x;
-    lines_job j = {.s = translation_of(e), .nbest = nbest, .answers = answers, .message = message, .size = size};
+    lines_job j = {.s = translation_of(e), .nbest = nbest, .answers = answers};
     memset(answers, 0, (size_t)n * (size_t)nbest * sizeof *answers);
-    if (open_sources(&x, n, message, size)) return -1;
+    if (open_sources(&x, n)) return -1;
     int status = 0;
     if (!(j.place = calloc((size_t)n + 1, sizeof *j.place)))
-        status = text_fail(message, size, "out of memory for lines");
+        status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for lines");
     for (int i = 0; i < n && !status; i++) status = read_line(e, i, lines[i], &j, &x);
-    if (!status) status = decode_sources(e, &x, take_answers, &j, message, size);
+    if (!status) status = decode_sources(e, &x, take_answers, &j);
     for (int i = 0; status && i < n * nbest; i++) free(answers[i].text);
     free(j.place);
     close_sources(&x);
@@ -152,19 +151,17 @@ typedef struct judge {
     int64_t wanted; /* samples still to be kept */
 } judge;
 
-static int keep_sample(judge *j, text_slice source, text_slice reference, const char *output, char *message,
-                       size_t size) {
+static int keep_sample(judge *j, text_slice source, text_slice reference, const char *output) {
     char *a = strndup(source.bytes, source.n), *b = strndup(reference.bytes, reference.n);
     const task_text texts[] = {{"source", a}, {"reference", b}, {"output", output}};
-    const int status = a && b ? j->sample(j->context, 3, texts, message, size)
-                              : text_fail(message, size, "out of memory for a sample");
+    const int status =
+        a && b ? j->sample(j->context, 3, texts) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sample");
     free(a);
     free(b);
     return status;
 }
 
-static int judge_pair(judge *j, translation *s, int split, int64_t i, const decode_result *r, char *message,
-                      size_t size) {
+static int judge_pair(judge *j, translation *s, int split, int64_t i, const decode_result *r) {
     const corpus_text *shown = j->text ? &s->raw_pairs[split] : &s->text[split];
     const text_slice source = corpus_sentence(&shown->src, i), reference = corpus_sentence(&shown->tgt, i);
     const text_slice target = corpus_sentence(&s->text[split].tgt, i);
@@ -176,8 +173,8 @@ static int judge_pair(judge *j, translation *s, int split, int64_t i, const deco
     }
     if (tokens && output && right && bleu_add(&j->score, text_of(tokens), text_of(right)) == 0)
         status = j->text ? score_add(j->text, text_of(output), reference) : 0;
-    if (status) text_fail(message, size, "out of memory comparing translations");
-    if (!status && j->sample && j->wanted-- > 0) status = keep_sample(j, source, reference, output, message, size);
+    if (status) adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory comparing translations");
+    if (!status && j->sample && j->wanted-- > 0) status = keep_sample(j, source, reference, output);
     free(tokens);
     free(output);
     free(right);
@@ -211,43 +208,43 @@ static decode_result result_of(const decoded *d, int64_t i) {
 }
 
 /* This rank's, into mine. */
-static int decode_mine(decoded *d, int split, char *message, size_t size) {
+static int decode_mine(decoded *d, int split) {
     sources x;
-    if (open_sources(&x, d->n, message, size)) return -1;
+    if (open_sources(&x, d->n)) return -1;
     const corpus_lines *lines = &translation_of(d->e)->text[split].src;
     int status = 0;
     for (int64_t i = comm_rank(d->e->comm); !status && i < d->n; i += d->ranks)
-        status = append_source(d->e, corpus_sentence(lines, i), &x, message, size);
-    if (!status) status = decode_sources(d->e, &x, take_result, d, message, size);
+        status = append_source(d->e, corpus_sentence(lines, i), &x);
+    if (!status) status = decode_sources(d->e, &x, take_result, d);
     close_sources(&x);
     return status;
 }
 
-static int judge_split(decoded *d, int split, judge *j, char *message, size_t size) {
-    if (comm_agree(d->e->comm, decode_mine(d, split, message, size), message, size)) return -1;
+static int judge_split(decoded *d, int split, judge *j) {
+    if (comm_agree(d->e->comm, decode_mine(d, split))) return -1;
     comm_gather(d->e->comm, d->mine, d->lines * sizeof *d->mine, d->all);
     for (int64_t i = 0; i < d->n; i++) {
         const decode_result r = result_of(d, i);
-        if (judge_pair(j, translation_of(d->e), split, i, &r, message, size)) return -1;
+        if (judge_pair(j, translation_of(d->e), split, i, &r)) return -1;
     }
     return 0;
 }
 
 /* Of the first n pairs of a split. */
-static int translate_split(experiment *e, int split, int64_t n, judge *j, char *message, size_t size) {
+static int translate_split(experiment *e, int split, int64_t n, judge *j) {
     decoded d = {.e = e, .n = n, .ranks = comm_size(e->comm)};
     d.line = (size_t)translation_settings_of(&e->recipe)->decode.max_length + 1;
     d.lines = (size_t)((n + d.ranks - 1) / d.ranks) * d.line;
     d.all = calloc(((size_t)d.ranks + 1) * d.lines + 1, sizeof *d.all);
     d.mine = d.all ? d.all + (size_t)d.ranks * d.lines : NULL;
-    const int status = d.all ? 0 : text_fail(message, size, "out of memory for translations");
-    const int failed = comm_agree(e->comm, status, message, size) || judge_split(&d, split, j, message, size);
+    const int status = d.all ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for translations");
+    const int failed = comm_agree(e->comm, status) || judge_split(&d, split, j);
     free(d.all);
     return failed ? -1 : 0;
 }
 
 int translation_judge(experiment *e, task_split split, int64_t pairs, task_sample sample, void *context,
-                      translation_verdict *out, char *message, size_t size) {
+                      translation_verdict *out) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const translation *s = translation_of(e);
     const double start = clock_seconds();
@@ -255,8 +252,8 @@ int translation_judge(experiment *e, task_split split, int64_t pairs, task_sampl
     const score_options text = {.metric = SCORE_BLEU, .tokenize = SCORE_13A};
     judge j = {.sample = sample, .context = context, .wanted = r->decode.samples, .unite = translation_is_split(r)};
     if (s->raw_pairs[split].n > 0 && !(j.text = score_create(&text)))
-        return text_fail(message, size, "out of memory for scores");
-    const int status = translate_split(e, split, n, &j, message, size);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for scores");
+    const int status = translate_split(e, split, n, &j);
     if (!status)
         *out = (translation_verdict){.exact = bleu_exact(&j.score),
                                      .bleu = bleu_score(&j.score, BLEU_PLAIN),

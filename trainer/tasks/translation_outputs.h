@@ -15,8 +15,8 @@ typedef struct translation_verdict {
 } translation_verdict;
 
 /* Translates the first pairs of a split, all ranks together, and judges them; decode.samples of them go to sample, if it is
- * not NULL. On failure, -1 with one line in message. */
+ * not NULL. */
 int translation_judge(experiment *e, task_split split, int64_t pairs, task_sample sample, void *context,
-                      translation_verdict *out, char *message, size_t size);
+                      translation_verdict *out);
 
 #endif

@@ -13,7 +13,6 @@
 #include "support/json.h"
 #include "optim/optim.h"
 #include "core/safetensors.h"
-#include "support/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,13 +30,7 @@ static const char format[] = "adamod checkpoint 1";
 static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
 const char checkpoint_evaluation_key[] = "evaluation";
 
-int checkpoint_fail_memory(const checkpoint_line *to) {
-    return text_fail(to->message, to->size, "%s: out of memory", to->path);
-}
-
-static int fail_library(const checkpoint_line *to) {
-    return text_fail(to->message, to->size, "%s", adamod__last_message());
-}
+int checkpoint_fail_memory(const char *path) { return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path); }
 
 bool checkpoint_is_optimizers(const char *name) { return strncmp(name, optimizer_part, strlen(optimizer_part)) == 0; }
 bool checkpoint_is_state(const char *name) { return strncmp(name, state_part, strlen(state_part)) == 0; }
@@ -148,14 +141,14 @@ static void add_pair(outgoing *out, const char *key, const char *value) {
     out->pairs[out->n_pairs++] = (adamod__st_pair){key, value};
 }
 
-static int list_metadata(outgoing *out, const checkpoint_meta *meta, const checkpoint_line *to) {
+static int list_metadata(outgoing *out, const checkpoint_meta *meta, const char *path) {
     add_pair(out, "format", format);
     add_pair(out, "version", adamod_version_string());
     for (int i = 0; i < NUMBERS; i++) add_pair(out, numbers[i].name, number_text(meta, &numbers[i], out->number[i]));
     if (*meta->mark) add_pair(out, "mark", meta->mark);
     if (*meta->data) add_pair(out, "data", meta->data);
     if (!meta->recipe) return 0;
-    if (!(out->recipe = recipe_text(meta->recipe))) return checkpoint_fail_memory(to);
+    if (!(out->recipe = recipe_text(meta->recipe))) return checkpoint_fail_memory(path);
     add_pair(out, "recipe", out->recipe);
     return 0;
 }
@@ -173,26 +166,26 @@ static void add_tensor(outgoing *out, const char *name, const nn_param *p, float
     memcpy(t->shape, p->shape, (size_t)p->ndim * sizeof *t->shape);
 }
 
-static int list_params(outgoing *out, const nn_params *params, const checkpoint_line *to) {
-    if (!params->data) return text_fail(to->message, to->size, "%s: the parameters have no memory yet", to->path);
+static int list_params(outgoing *out, const nn_params *params, const char *path) {
+    if (!params->data) return adamod__refuse("%s: the parameters have no memory yet", path);
     for (int i = 0; i < params->n; i++) {
         const nn_param *p = &params->list[i];
         if (!checkpoint_is_param(p->name)) {
-            return text_fail(to->message, to->size, "%s: a parameter is called '%s', a name reserved for %s", to->path,
-                             p->name, checkpoint_is_state(p->name) ? "persistent states" : "the optimizer");
+            return adamod__refuse("%s: a parameter is called '%s', a name reserved for %s", path, p->name,
+                                  checkpoint_is_state(p->name) ? "persistent states" : "the optimizer");
         }
         add_tensor(out, p->name, p, params->data);
     }
     return 0;
 }
 
-static int list_states(outgoing *out, const nn_params *params, const checkpoint_line *to) {
+static int list_states(outgoing *out, const nn_params *params, const char *path) {
     out->state_names = calloc((size_t)params->n_states + 1, sizeof *out->state_names);
-    if (!out->state_names) return checkpoint_fail_memory(to);
+    if (!out->state_names) return checkpoint_fail_memory(path);
     for (int i = 0; i < params->n_states; i++) {
         const nn_param *p = &params->states[i];
         if (!state_name(p, out->state_names[i])) {
-            return text_fail(to->message, to->size, "%s: the name of the state '%.80s' is too long", to->path, p->name);
+            return adamod__refuse("%s: the name of the state '%.80s' is too long", path, p->name);
         }
         add_tensor(out, out->state_names[i], p, params->state_data);
     }
@@ -200,11 +193,11 @@ static int list_states(outgoing *out, const nn_params *params, const checkpoint_
 }
 
 static int list_all(outgoing *out, const nn_params *params, const adamod_optimizer *optimizer,
-                    const checkpoint_meta *meta, const checkpoint_line *to) {
-    if (optimizer && adamod__state_list_make(optimizer, optimizer_part, &out->states)) return fail_library(to);
+                    const checkpoint_meta *meta, const char *path) {
+    if (optimizer && adamod__state_list_make(optimizer, optimizer_part, &out->states)) return -1;
     out->tensors = calloc((size_t)(params->n + params->n_states) + out->states.n + 1, sizeof *out->tensors);
-    if (!out->tensors) return checkpoint_fail_memory(to);
-    if (list_params(out, params, to) || list_states(out, params, to) || list_metadata(out, meta, to)) return -1;
+    if (!out->tensors) return checkpoint_fail_memory(path);
+    if (list_params(out, params, path) || list_states(out, params, path) || list_metadata(out, meta, path)) return -1;
     out->n_used = out->n;
     out->n_used_pairs = out->n_pairs;
     if (!optimizer) return 0;
@@ -218,11 +211,10 @@ static int list_all(outgoing *out, const nn_params *params, const adamod_optimiz
 }
 
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
-                    const checkpoint_meta *meta, char *message, size_t size) {
-    const checkpoint_line to = {path, message, size};
+                    const checkpoint_meta *meta) {
     outgoing out = {0};
-    int status = nn_params_fetch(params) ? fail_library(&to) : list_all(&out, params, optimizer, meta, &to);
-    if (!status && adamod__st_write(path, out.pairs, out.n_pairs, out.tensors, out.n, message, size)) status = -1;
+    int status = nn_params_fetch(params) ? -1 : list_all(&out, params, optimizer, meta, path);
+    if (!status && adamod__st_write(path, out.pairs, out.n_pairs, out.tensors, out.n)) status = -1;
     free_outgoing(&out);
     return status;
 }
@@ -244,7 +236,7 @@ struct checkpoint_writer {
     pthread_t thread;
     bool beside; /* the thread was started */
     atomic_bool failed;
-    char message[1024];
+    adamod__failure failure;
 };
 
 /* Which data are still the caller's: states that come from a device are copies already, but for counts of steps. */
@@ -288,13 +280,13 @@ static void use_weight(float *x, double weight, const float *z, int64_t n) {
 }
 
 /* What is written where the optimizer is not. */
-static int list_used(outgoing *out, const nn_params *params, double weight, const checkpoint_line *to) {
+static int list_used(outgoing *out, const nn_params *params, double weight, const char *path) {
     out->used = malloc((out->n_used + 1) * sizeof *out->used);
-    if (!out->used) return checkpoint_fail_memory(to);
+    if (!out->used) return checkpoint_fail_memory(path);
     memcpy(out->used, out->tensors, out->n_used * sizeof *out->used);
     if (weight == 0) return 0;
     out->used_data = malloc(((size_t)params->count + 1) * sizeof *out->used_data);
-    if (!out->used_data) return checkpoint_fail_memory(to);
+    if (!out->used_data) return checkpoint_fail_memory(path);
     for (int i = 0; i < params->n; i++) {
         const nn_param *p = &params->list[i];
         const float *z = find_z(out, p);
@@ -348,14 +340,15 @@ static int write_place(checkpoint_writer *w, int i) {
         if (has_states(w, k) == states && link_to(w->places[k].path, path)) return 0;
     }
     return adamod__st_write(path, out->pairs, states ? out->n_pairs : out->n_used_pairs,
-                            states ? out->tensors : out->used, states ? out->n : out->n_used, w->message,
-                            sizeof w->message);
+                            states ? out->tensors : out->used, states ? out->n : out->n_used);
 }
 
 static void *write_all(void *writer) {
     checkpoint_writer *w = writer;
     for (int i = 0; i < w->n && !w->failed; i++) {
-        if (write_place(w, i)) w->failed = true;
+        if (!write_place(w, i)) continue;
+        adamod__save_failure(&w->failure);
+        w->failed = true;
     }
     return NULL;
 }
@@ -377,30 +370,29 @@ static void free_writer(checkpoint_writer *w) {
     free(w);
 }
 
-static int list_places(checkpoint_writer *w, const checkpoint_target *targets, int n, const checkpoint_line *to) {
-    if (!(w->places = calloc((size_t)n, sizeof *w->places))) return checkpoint_fail_memory(to);
+static int list_places(checkpoint_writer *w, const checkpoint_target *targets, int n, const char *path) {
+    if (!(w->places = calloc((size_t)n, sizeof *w->places))) return checkpoint_fail_memory(path);
     for (; w->n < n; w->n++) {
         w->places[w->n] = (place){strdup(targets[w->n].path), targets[w->n].states};
-        if (!w->places[w->n].path) return checkpoint_fail_memory(to);
+        if (!w->places[w->n].path) return checkpoint_fail_memory(path);
     }
     return 0;
 }
 
 checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, const nn_params *params,
-                                    const adamod_optimizer *optimizer, const checkpoint_meta *meta, char *message,
-                                    size_t size) {
-    const checkpoint_line to = {targets[0].path, message, size};
+                                    const adamod_optimizer *optimizer, const checkpoint_meta *meta) {
+    const char *path = targets[0].path;
     checkpoint_writer *w = calloc(1, sizeof *w);
-    if (!w) return checkpoint_fail_memory(&to), NULL;
+    if (!w) return checkpoint_fail_memory(path), NULL;
     const double weight = optimizer ? adamod__evaluation_weight(optimizer) : 0;
     bool states = weight != 0;
     for (int i = 0; i < n; i++) states |= targets[i].states;
     w->meta = *meta;
-    int status = list_places(w, targets, n, &to);
-    if (!status) status = nn_params_fetch(params) ? fail_library(&to) : 0;
-    if (!status) status = list_all(&w->out, params, states ? optimizer : NULL, &w->meta, &to);
+    int status = list_places(w, targets, n, path);
+    if (!status) status = nn_params_fetch(params);
+    if (!status) status = list_all(&w->out, params, states ? optimizer : NULL, &w->meta, path);
     const bool copied = !status && copy_tensors(&w->out);
-    if (!status) status = list_used(&w->out, params, weight, &to);
+    if (!status) status = list_used(&w->out, params, weight, path);
     if (status) return free_writer(w), NULL;
     w->beside = copied && start_thread(w);
     if (!w->beside) write_all(w);
@@ -409,10 +401,10 @@ checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, con
 
 bool checkpoint_has_failed(const checkpoint_writer *w) { return w && w->failed; }
 
-int checkpoint_end(checkpoint_writer *w, char *message, size_t size) {
+int checkpoint_end(checkpoint_writer *w) {
     if (!w) return 0;
     if (w->beside) pthread_join(w->thread, NULL);
-    const int status = w->failed ? text_fail(message, size, "%s", w->message) : 0;
+    const int status = w->failed ? adamod__fail_again(&w->failure) : 0;
     free_writer(w);
     return status;
 }
@@ -433,57 +425,55 @@ static bool is_checkpoint(const adamod__st_file *file) {
 }
 
 /* A text of the metadata, where there is one. */
-static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const checkpoint_line *to) {
+static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const char *path) {
     const char *found = adamod__st_metadata(file, name);
     if ((size_t)snprintf(out, room, "%s", found ? found : "") < room) return 0;
-    return text_fail(to->message, to->size, "%s: its %s is longer than %zu bytes", to->path, name, room - 1);
+    return adamod__refuse("%s: its %s is longer than %zu bytes", path, name, room - 1);
 }
 
-int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const checkpoint_line *to) {
+int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const char *path) {
     const char *found = adamod__st_metadata(file, "format");
     if (!is_checkpoint(file)) {
-        return text_fail(to->message, to->size, "%s: not a checkpoint: its format is '%.40s', expected '%s'", to->path,
-                         found ? found : "", format);
+        return adamod__refuse("%s: not a checkpoint: its format is '%.40s', expected '%s'", path, found ? found : "",
+                              format);
     }
     for (int i = 0; i < NUMBERS; i++) {
         const char *text = adamod__st_metadata(file, numbers[i].name);
         if (parse_number(text ? text : numbers[i].missing, &numbers[i], meta)) continue;
-        return text_fail(to->message, to->size, "%s: its metadata say %s is '%.40s', expected a number", to->path,
-                         numbers[i].name, text ? text : "");
+        return adamod__refuse("%s: its metadata say %s is '%.40s', expected a number", path, numbers[i].name,
+                              text ? text : "");
     }
-    return read_text(file, "mark", meta->mark, sizeof meta->mark, to) ||
-                   read_text(file, "data", meta->data, sizeof meta->data, to)
+    return read_text(file, "mark", meta->mark, sizeof meta->mark, path) ||
+                   read_text(file, "data", meta->data, sizeof meta->data, path)
                ? -1
                : 0;
 }
 
-static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const checkpoint_line *to) {
+static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const char *path) {
     const char *text = adamod__st_metadata(file, "recipe");
     char name[1024];
-    snprintf(name, sizeof name, "%.1000s: recipe", to->path);
+    snprintf(name, sizeof name, "%.1000s: recipe", path);
     recipe_defaults(r, tasks);
-    if (!text) return text_fail(to->message, to->size, "%s: it contains no recipe", to->path);
-    return recipe_parse(r, text, strlen(text), name, to->message, to->size);
+    if (!text) return adamod__refuse("%s: it contains no recipe", path);
+    return recipe_parse(r, text, strlen(text), name);
 }
 
-static int check_fingerprint(uint64_t wanted, uint64_t found, const checkpoint_line *to) {
+static int check_fingerprint(uint64_t wanted, uint64_t found, const char *path) {
     if (!wanted || !found || wanted == found) return 0;
-    return text_fail(to->message, to->size,
-                     "%s: made with another vocabulary or other classes: its fingerprint is %016" PRIx64
-                     ", expected %016" PRIx64,
-                     to->path, found, wanted);
+    return adamod__refuse("%s: made with another vocabulary or other classes: its fingerprint is %016" PRIx64
+                          ", expected %016" PRIx64,
+                          path, found, wanted);
 }
 
 /* Whether this is the file to go on from: made with a recipe and a vocabulary that fit. */
 static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wanted, const checkpoint_meta *found,
-                          const checkpoint_line *to) {
-    char difference[512];
+                          const char *path) {
     recipe was;
-    if (check_fingerprint(wanted->fingerprint, found->fingerprint, to)) return -1;
+    if (check_fingerprint(wanted->fingerprint, found->fingerprint, path)) return -1;
     if (!wanted->recipe) return 0;
-    if (read_recipe(file, wanted->recipe->tasks, &was, to)) return -1;
-    if (recipe_compare(&was, wanted->recipe, wanted->except, difference, sizeof difference) == 0) return 0;
-    return text_fail(to->message, to->size, "%s: made with another recipe: %s", to->path, difference);
+    if (read_recipe(file, wanted->recipe->tasks, &was, path)) return -1;
+    if (recipe_compare(&was, wanted->recipe, wanted->except) == 0) return 0;
+    return adamod__context("%s: made with another recipe: ", path);
 }
 
 static bool is_skipped(const checkpoint_weights *how, const char *name) {
@@ -501,33 +491,30 @@ static bool skips_meaning(const checkpoint_weights *how, const nn_params *params
 }
 
 static int check_meaning(const adamod__st_file *file, const nn_params *params, const checkpoint_weights *how,
-                         const checkpoint_line *to) {
+                         const char *path) {
     checkpoint_meta found = {0};
     if (!is_checkpoint(file)) return 0;
-    if (checkpoint_read_metadata(file, &found, to)) return -1;
+    if (checkpoint_read_metadata(file, &found, path)) return -1;
     if (!how || !how->fingerprint || !found.fingerprint || how->fingerprint == found.fingerprint) return 0;
     if (skips_meaning(how, params)) return 0;
-    return text_fail(to->message, to->size, "%s: made with %s%s%s", to->path, how->other, *how->way_out ? "; " : "",
-                     how->way_out);
+    return adamod__refuse("%s: made with %s%s%s", path, how->other, *how->way_out ? "; " : "", how->way_out);
 }
 
 /* What a file has of a parameter or state, called name there. */
-static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const checkpoint_line *to) {
+static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const char *path) {
     const adamod__st_entry *e = adamod__st_find(file, name);
     char has[128], wants[128];
     if (!e) {
-        return text_fail(to->message, to->size, "%s: from another model: it has no %s '%s'", to->path,
-                         checkpoint_is_state(name) ? "persistent state" : "parameter", p->name);
+        return adamod__refuse("%s: from another model: it has no %s '%s'", path,
+                              checkpoint_is_state(name) ? "persistent state" : "parameter", p->name);
     }
     if (e->dtype != ADAMOD__ST_F32) {
-        return text_fail(to->message, to->size, "%s: '%s' is %s, expected F32", to->path, name,
-                         adamod__st_dtype_name(e->dtype));
+        return adamod__refuse("%s: '%s' is %s, expected F32", path, name, adamod__st_dtype_name(e->dtype));
     }
     if (e->ndim == p->ndim && memcmp(e->shape, p->shape, (size_t)p->ndim * sizeof *p->shape) == 0) return 0;
     shape_text(e->ndim, e->shape, has);
     shape_text(p->ndim, p->shape, wants);
-    return text_fail(to->message, to->size, "%s: from another model: '%s' has shape %s, expected %s", to->path, name,
-                     has, wants);
+    return adamod__refuse("%s: from another model: '%s' has shape %s, expected %s", path, name, has, wants);
 }
 
 /* Whether the model has what the file calls name. */
@@ -541,27 +528,25 @@ static bool is_wanted(const nn_param *state, bool goes_on) { return goes_on || !
 
 /* The same of a parameter that other meaning may have given another shape. */
 static int check_param(const adamod__st_file *file, const nn_param *p, const checkpoint_weights *how,
-                       const checkpoint_line *to) {
-    char why[1024];
-    const checkpoint_line within = {to->path, why, sizeof why};
-    if (is_skipped(how, p->name) || !check_tensor(file, p->name, p, &within)) return 0;
+                       const char *path) {
+    if (is_skipped(how, p->name) || !check_tensor(file, p->name, p, path)) return 0;
     const bool means = how && how->meaning && *how->way_out &&
                        !is_checkpoint(file) && /* else the meaning is the same */
                        key_matches(how->meaning, p->name);
-    return text_fail(to->message, to->size, "%s%s%s", why, means ? "; " : "", means ? how->way_out : "");
+    return means ? adamod__refuse("%s; %s", adamod__last_message(), how->way_out) : -1;
 }
 
 /* Every parameter and state is there that is not skipped, and no other parameter; and no other state, if training is to go on: who only
  * computes need not have the states of training. */
 static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
-                        const checkpoint_weights *how, const checkpoint_line *to) {
+                        const checkpoint_weights *how, const char *path) {
     char name[256];
     for (int i = 0; i < params->n; i++) {
-        if (check_param(file, &params->list[i], how, to)) return -1;
+        if (check_param(file, &params->list[i], how, path)) return -1;
     }
     for (int i = 0; i < params->n_states; i++) {
         if (!is_wanted(&params->states[i], goes_on) || is_skipped(how, params->states[i].name)) continue;
-        if (!state_name(&params->states[i], name) || check_tensor(file, name, &params->states[i], to)) return -1;
+        if (!state_name(&params->states[i], name) || check_tensor(file, name, &params->states[i], path)) return -1;
     }
     size_t others = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
@@ -573,9 +558,9 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
         if (checkpoint_is_optimizers(found) || (checkpoint_is_state(found) && !goes_on) || is_known(params, found) ||
             is_skipped(how, found))
             continue;
-        return text_fail(to->message, to->size, "%s: from another model: this one has no %s '%.80s'", to->path,
-                         checkpoint_is_state(found) ? "persistent state" : "parameter",
-                         checkpoint_is_state(found) ? found + strlen(state_part) : found);
+        return adamod__refuse("%s: from another model: this one has no %s '%.80s'", path,
+                              checkpoint_is_state(found) ? "persistent state" : "parameter",
+                              checkpoint_is_state(found) ? found + strlen(state_part) : found);
     }
     return 0;
 }
@@ -583,10 +568,10 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
 /* The numbers of all parameters, laid out as params->data is, then those of all states; as they were where they are skipped
  * or not wanted; to be freed. */
 static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
-                          const checkpoint_weights *how, const checkpoint_line *to) {
+                          const checkpoint_weights *how, const char *path) {
     float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
     char name[256];
-    if (!data) (void)checkpoint_fail_memory(to);
+    if (!data) (void)checkpoint_fail_memory(path);
     for (int i = 0; data && i < params->n + params->n_states; i++) {
         const bool state = i >= params->n;
         const nn_param *p = state ? &params->states[i - params->n] : &params->list[i];
@@ -596,7 +581,7 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
             continue;
         }
         const adamod__st_entry *e = adamod__st_find(file, state && state_name(p, name) ? name : p->name);
-        if (!adamod__st_read(file, e, at, to->message, to->size)) continue;
+        if (!adamod__st_read(file, e, at)) continue;
         free(data);
         data = NULL;
     }
@@ -611,7 +596,7 @@ static bool knew_parameter(const adamod__st_file *file, const char *parameter) {
 }
 
 int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *parameter, float *y, size_t n,
-                                const checkpoint_line *to) {
+                                const char *path) {
     const char *text = adamod__st_metadata(file, checkpoint_evaluation_key);
     const double weight = text ? strtod(text, NULL) : 0;
     char name[300];
@@ -620,24 +605,23 @@ int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *paramet
     const adamod__st_entry *e = adamod__st_find(file, name);
     if (!e && !knew_parameter(file, parameter)) return 0; /* it was frozen */
     if (!e || e->dtype != ADAMOD__ST_F32 || e->end - e->begin != (uint64_t)n * sizeof *y) {
-        return text_fail(to->message, to->size, "%s: it has no f32 state %s to make the weights to use from", to->path,
-                         name);
+        return adamod__refuse("%s: it has no f32 state %s to make the weights to use from", path, name);
     }
     float *z = malloc(n * sizeof *z + 1);
-    if (!z) return checkpoint_fail_memory(to);
-    const int failed = adamod__st_read(file, e, z, to->message, to->size);
+    if (!z) return checkpoint_fail_memory(path);
+    const int failed = adamod__st_read(file, e, z);
     if (!failed) use_weight(y, weight, z, (int64_t)n);
     free(z);
     return failed ? -1 : 0;
 }
 
 static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data,
-                                const checkpoint_weights *how, const checkpoint_line *to) {
+                                const checkpoint_weights *how, const char *path) {
     int status = 0;
     for (int i = 0; !status && i < params->n; i++) {
         const nn_param *p = &params->list[i];
         if (is_skipped(how, p->name)) continue;
-        status = checkpoint_to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, to);
+        status = checkpoint_to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, path);
     }
     return status;
 }
@@ -655,18 +639,18 @@ static bool may_skip(const checkpoint_weights *how, const char *name) {
 
 /* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
 static int verify(const adamod__st_file *file, bool all, const nn_params *params, const checkpoint_weights *how,
-                  const checkpoint_line *to) {
+                  const char *path) {
     uint64_t most = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
         const uint64_t bytes = file->entries[i].end - file->entries[i].begin;
         if (bytes > most) most = bytes;
     }
     char *block = malloc((size_t)most + 1);
-    int status = block ? 0 : checkpoint_fail_memory(to);
+    int status = block ? 0 : checkpoint_fail_memory(path);
     for (size_t i = 0; !status && i < file->n_entries; i++) {
         const adamod__st_entry *e = &file->entries[i];
         if (!all && !checkpoint_is_optimizers(e->name) && is_used(params, e->name) && !may_skip(how, e->name)) continue;
-        if (adamod__st_read(file, e, block, to->message, to->size)) status = -1;
+        if (adamod__st_read(file, e, block)) status = -1;
     }
     free(block);
     return status;
@@ -679,30 +663,29 @@ static void copy_numbers(float *to, const float *from, const nn_param *list, int
 }
 
 /* Nothing can fail any more but a device. */
-static int store(nn_params *params, const float *data, const checkpoint_line *to) {
+static int store(nn_params *params, const float *data) {
     copy_numbers(params->data, data, params->list, params->n);
     copy_numbers(params->state_data, data + params->count, params->states, params->n_states);
-    return nn_params_store(params) ? fail_library(to) : 0;
+    return nn_params_store(params);
 }
 
 static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
-                const checkpoint_line *to) {
+                const char *path) {
     checkpoint_meta found = {0};
     const bool goes_on = optimizer || (meta && meta->recipe); /* also with an optimizer that begins anew */
-    if (checkpoint_read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
-    if (check_params(file, params, goes_on, NULL, to)) return -1;
+    if (checkpoint_read_metadata(file, &found, path) || (meta && check_metadata(file, meta, &found, path))) return -1;
+    if (check_params(file, params, goes_on, NULL, path)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
-        return text_fail(
-            to->message, to->size,
+        return adamod__refuse(
             "%s: it has only parameters, no optimizer state to resume from: only --reset optimizer goes on from it",
-            to->path);
+            path);
     }
-    if (!optimizer && verify(file, false, params, NULL, to)) return -1;
-    float *data = read_params(file, params, goes_on, NULL, to);
+    if (!optimizer && verify(file, false, params, NULL, path)) return -1;
+    float *data = read_params(file, params, goes_on, NULL, path);
     if (!data) return -1;
-    int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, NULL, to);
-    if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
-    if (!status) status = store(params, data, to);
+    int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, NULL, path);
+    if (optimizer && adamod__state_restore(optimizer, file, path, optimizer_part)) status = -1;
+    if (!status) status = store(params, data);
     free(data);
     if (status || !meta) return status;
     found.recipe = meta->recipe;
@@ -711,59 +694,53 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     return 0;
 }
 
-int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
-                    char *message, size_t size) {
-    const checkpoint_line to = {path, message, size};
+int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta) {
     adamod__st_file file;
-    if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
-    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
-    const int status = load(&file, params, optimizer, meta, &to);
+    if (!params->data) return adamod__refuse("%s: the parameters have no memory yet", path);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file)) return -1;
+    const int status = load(&file, params, optimizer, meta, path);
     adamod__st_close(&file);
     return status;
 }
 
 static int load_weights(const adamod__st_file *file, nn_params *params, const checkpoint_weights *how,
-                        const checkpoint_line *to) {
-    if (check_meaning(file, params, how, to) || check_params(file, params, false, how, to) ||
-        verify(file, false, params, how, to))
+                        const char *path) {
+    if (check_meaning(file, params, how, path) || check_params(file, params, false, how, path) ||
+        verify(file, false, params, how, path))
         return -1;
-    float *data = read_params(file, params, false, how, to);
-    int status = data ? all_to_evaluate_with(file, params, data, how, to) : -1;
-    if (!status) status = store(params, data, to);
+    float *data = read_params(file, params, false, how, path);
+    int status = data ? all_to_evaluate_with(file, params, data, how, path) : -1;
+    if (!status) status = store(params, data);
     free(data);
     return status;
 }
 
-int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how, char *message,
-                            size_t size) {
-    const checkpoint_line to = {path, message, size};
+int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how) {
     adamod__st_file file;
-    if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
-    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
-    const int status = load_weights(&file, params, how, &to);
+    if (!params->data) return adamod__refuse("%s: the parameters have no memory yet", path);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file)) return -1;
+    const int status = load_weights(&file, params, how, path);
     adamod__st_close(&file);
     return status;
 }
 
-int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, char *message, size_t size) {
-    const checkpoint_line to = {path, message, size};
+int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta) {
     adamod__st_file file;
-    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
-    int status = checkpoint_read_metadata(&file, meta, &to);
-    if (!status) status = verify(&file, true, NULL, NULL, &to);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file)) return -1;
+    int status = checkpoint_read_metadata(&file, meta, path);
+    if (!status) status = verify(&file, true, NULL, NULL, path);
     *resumable = !status && adamod__st_metadata(&file, "optimizer/rule");
     adamod__st_close(&file);
     return status;
 }
 
-int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *message, size_t size) {
-    const checkpoint_line to = {path, message, size};
+int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r) {
     checkpoint_meta found = {0};
     recipe read;
     adamod__st_file file;
-    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
-    int status = checkpoint_read_metadata(&file, &found, &to);
-    if (!status && r) status = read_recipe(&file, r->tasks, &read, &to);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file)) return -1;
+    int status = checkpoint_read_metadata(&file, &found, path);
+    if (!status && r) status = read_recipe(&file, r->tasks, &read, path);
     adamod__st_close(&file);
     if (status) return status;
     if (r) *r = read;

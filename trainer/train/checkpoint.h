@@ -9,7 +9,7 @@
  * disk the one before it is still there, whole. Loading checks everything before it changes anything: one in which any
  * byte was changed is refused, whatever of it is wanted. checkpoints.h has the names that a run gives them.
  *
- * Functions return 0, or -1 with one line in message, which begins with the path.
+ * Messages begin with the path.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -49,7 +49,7 @@ typedef struct checkpoint_meta {
 /* Parameters must have memory. optimizer NULL: parameters alone, to decode with. Its tensors, one for each parameter that
  * is trained, must have their names. */
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
-                    const checkpoint_meta *meta, char *message, size_t size);
+                    const checkpoint_meta *meta);
 
 /* Where one goes, and whether with the optimizer's states, to go on from; without them it has the weights that are used,
  * which some rules make from their states. (Of such a rule whose states are not f32 it keeps them in any case.) */
@@ -63,18 +63,16 @@ typedef struct checkpoint_target {
  * when all is written. Nothing else may be saving there before checkpoint_end. NULL: it was not begun. */
 typedef struct checkpoint_writer checkpoint_writer;
 checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, const nn_params *params,
-                                    const adamod_optimizer *optimizer, const checkpoint_meta *meta, char *message,
-                                    size_t size);
+                                    const adamod_optimizer *optimizer, const checkpoint_meta *meta);
 /* Whether it is known already that it could not be written. */
 bool checkpoint_has_failed(const checkpoint_writer *w);
-/* Waits for it and frees it: 0, or -1 with one line in message. NULL: nothing to wait for. */
-int checkpoint_end(checkpoint_writer *w, char *message, size_t size);
+/* Waits for it and frees it; fails if it could not be written. NULL: nothing to wait for. */
+int checkpoint_end(checkpoint_writer *w);
 
 /* Parameters and the model's persistent states; optimizer NULL: nothing else, whatever else is in the file. meta's recipe
  * and fingerprint are what the file must agree with, everything else is filled in; meta NULL: none of it is wanted. With
  * neither an optimizer nor a recipe, the model alone is taken: states by nn_carried stay as they are. */
-int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
-                    char *message, size_t size);
+int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta);
 
 /* What of a file's weights is taken. */
 typedef struct checkpoint_weights {
@@ -87,19 +85,18 @@ typedef struct checkpoint_weights {
 
 /* Parameters and persistent states, but those by nn_carried, of any safetensors file that has them by name, a checkpoint or
  * not. how NULL: all, whatever they mean. */
-int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how, char *message,
-                            size_t size);
+int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how);
 
 /* Reads all of a checkpoint, and fails if it is not whole. *resumable tells whether it has an optimizer's state. */
-int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, char *message, size_t size);
+int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta);
 
 /* What a checkpoint says of itself, without its tensors. meta->recipe becomes NULL; the recipe, if it is wanted, is
  * written to r, which must have had its defaults. */
-int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *message, size_t size);
+int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r);
 
 /* The mean of the parameters of n checkpoints of one model, without an optimizer; everything else, persistent states too, is
  * the last one's. */
-int checkpoint_average(const char *const *paths, size_t n, const char *out_path, char *message, size_t size);
+int checkpoint_average(const char *const *paths, size_t n, const char *out_path);
 
 /* FNV-1a, to be begun with CHECKPOINT_HASH and continued with what it returned. */
 #define CHECKPOINT_HASH UINT64_C(0xcbf29ce484222325)

@@ -4,7 +4,7 @@
  */
 #include "train/checkpoint_parts.h"
 
-#include "support/text.h"
+#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,19 +14,19 @@ typedef struct averaging {
     const char *const *paths;
     adamod__st_file *files;
     size_t n;
-    const checkpoint_line *to;
+    const char *path;
 } averaging;
 
 static int open_all(averaging *a, const char *const *paths, size_t n) {
     checkpoint_meta unused;
-    if (!n) return text_fail(a->to->message, a->to->size, "%s: no checkpoints to average", a->to->path);
+    if (!n) return adamod__refuse("%s: no checkpoints to average", a->path);
     a->paths = paths;
     a->files = calloc(n, sizeof *a->files);
-    if (!a->files) return checkpoint_fail_memory(a->to);
+    if (!a->files) return checkpoint_fail_memory(a->path);
     for (; a->n < n; a->n++) {
-        const checkpoint_line at = {paths[a->n], a->to->message, a->to->size};
-        if (adamod__st_open_within(at.path, CHECKPOINT_MOST_HEADER, &a->files[a->n], at.message, at.size)) return -1;
-        if (checkpoint_read_metadata(&a->files[a->n], &unused, &at)) return a->n++, -1; /* this one is open already */
+        if (adamod__st_open_within(paths[a->n], CHECKPOINT_MOST_HEADER, &a->files[a->n])) return -1;
+        if (checkpoint_read_metadata(&a->files[a->n], &unused, paths[a->n]))
+            return a->n++, -1; /* this one is open already */
     }
     return 0;
 }
@@ -44,8 +44,8 @@ static int check_same(const averaging *a) {
     for (size_t i = 0; i < last->n_entries; i++) {
         const adamod__st_entry *x = &last->entries[i];
         if (!checkpoint_is_state(x->name) || x->dtype == ADAMOD__ST_F32) continue;
-        return text_fail(a->to->message, a->to->size, "%s: '%.80s' is %s, expected F32", a->paths[a->n - 1], x->name,
-                         adamod__st_dtype_name(x->dtype));
+        return adamod__refuse("%s: '%.80s' is %s, expected F32", a->paths[a->n - 1], x->name,
+                              adamod__st_dtype_name(x->dtype));
     }
     for (size_t f = 0; f < a->n; f++) {
         size_t same = 0;
@@ -56,8 +56,7 @@ static int check_same(const averaging *a) {
                     memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
         }
         if (same == count_params(last) && same == count_params(&a->files[f])) continue;
-        return text_fail(a->to->message, a->to->size, "%s: its parameters differ from those of %s", a->paths[f],
-                         a->paths[a->n - 1]);
+        return adamod__refuse("%s: its parameters differ from those of %s", a->paths[f], a->paths[a->n - 1]);
     }
     return 0;
 }
@@ -70,8 +69,8 @@ static int average_one(const averaging *a, const adamod__st_entry *e, double *su
     memset(sum, 0, n * sizeof *sum);
     for (size_t f = first; f < a->n; f++) {
         const adamod__st_entry *x = adamod__st_find(&a->files[f], e->name);
-        if (adamod__st_read(&a->files[f], x, part, a->to->message, a->to->size)) return -1;
-        if (!checkpoint_is_state(e->name) && checkpoint_to_evaluate_with(&a->files[f], e->name, part, n, a->to))
+        if (adamod__st_read(&a->files[f], x, part)) return -1;
+        if (!checkpoint_is_state(e->name) && checkpoint_to_evaluate_with(&a->files[f], e->name, part, n, a->path))
             return -1;
         for (size_t i = 0; i < n; i++) sum[i] += (double)part[i];
     }
@@ -90,7 +89,7 @@ static int average_each(const averaging *a, adamod__st_tensor *tensors, float *m
     double *sum = malloc(2 * largest + 1);
     float *part = malloc(largest + 1);
     int status = sum && part ? 0 : -1;
-    if (status) (void)checkpoint_fail_memory(a->to);
+    if (status) (void)checkpoint_fail_memory(a->path);
     for (size_t i = 0; !status && i < last->n_entries; i++) {
         const adamod__st_entry *e = &last->entries[i];
         if (checkpoint_is_optimizers(e->name)) continue;
@@ -131,9 +130,8 @@ static int write_average(const averaging *a) {
     adamod__st_pair *pairs = calloc(last->n_metadata + 1, sizeof *pairs);
     size_t n = 0;
     for (size_t i = 0; i < last->n_entries; i++) n += !checkpoint_is_optimizers(last->entries[i].name);
-    int status = means && tensors && pairs ? average_each(a, tensors, means) : checkpoint_fail_memory(a->to);
-    if (!status &&
-        adamod__st_write(a->to->path, pairs, copy_metadata(a, pairs, count), tensors, n, a->to->message, a->to->size)) {
+    int status = means && tensors && pairs ? average_each(a, tensors, means) : checkpoint_fail_memory(a->path);
+    if (!status && adamod__st_write(a->path, pairs, copy_metadata(a, pairs, count), tensors, n)) {
         status = -1;
     }
     free(means);
@@ -142,9 +140,8 @@ static int write_average(const averaging *a) {
     return status;
 }
 
-int checkpoint_average(const char *const *paths, size_t n, const char *out_path, char *message, size_t size) {
-    const checkpoint_line to = {out_path, message, size};
-    averaging a = {.to = &to};
+int checkpoint_average(const char *const *paths, size_t n, const char *out_path) {
+    averaging a = {.path = out_path};
     int status = open_all(&a, paths, n);
     if (!status) status = check_same(&a);
     if (!status) status = write_average(&a);

@@ -12,14 +12,7 @@
 /* The metadata with the weight in checkpoint_to_evaluate_with. */
 extern const char checkpoint_evaluation_key[];
 
-/* Where to complain. */
-typedef struct checkpoint_line {
-    const char *path;
-    char *message;
-    size_t size;
-} checkpoint_line;
-
-int checkpoint_fail_memory(const checkpoint_line *to);
+int checkpoint_fail_memory(const char *path);
 
 /* What a tensor is, by its name: the optimizer's, a persistent state of the model, or else a parameter. */
 bool checkpoint_is_optimizers(const char *name);
@@ -27,11 +20,11 @@ bool checkpoint_is_state(const char *name);
 bool checkpoint_is_param(const char *name);
 
 /* Fails if the file is not a checkpoint. */
-int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const checkpoint_line *to);
+int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const char *path);
 
 /* Rules that average their path train other weights than those to use: parameter + weight (z - parameter). y is a
  * parameter's, of n numbers. */
 int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *parameter, float *y, size_t n,
-                                const checkpoint_line *to);
+                                const char *path);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "train/checkpoints.h"
 
+#include "core/error.h"
 #include "core/file.h"
 #include "support/text.h"
 #include "train/checkpoint.h"
@@ -40,11 +41,11 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *message, size_t size) {
+int checkpoint_list(const char *directory, int64_t **steps, size_t *n) {
     size_t found = 0, room = 0;
     int64_t *list = NULL;
     DIR *d = opendir(directory);
-    if (!d) return text_fail(message, size, "%s: %s", directory, strerror(errno));
+    if (!d) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", directory, strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         const int64_t step = step_of(e->d_name);
         if (step < 0) continue;
@@ -53,7 +54,7 @@ int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *mes
             if (!grown) {
                 free(list);
                 closedir(d);
-                return text_fail(message, size, "%s: out of memory", directory);
+                return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
             }
             list = grown;
             room = 2 * room + 16;
@@ -67,46 +68,44 @@ int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *mes
     return 0;
 }
 
-static int remove_file(const char *directory, const char *name, char *message, size_t size) {
+static int remove_file(const char *directory, const char *name) {
     char path[4096];
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) < sizeof path && unlink(path) == 0) return 0;
-    return text_fail(message, size, "%s/%s: cannot remove: %s", directory, name, strerror(errno));
+    return adamod__fail(ADAMOD_ERROR_IO, "%s/%s: cannot remove: %s", directory, name, strerror(errno));
 }
 
-static int remove_step(const char *directory, int64_t step, char *message, size_t size) {
+static int remove_step(const char *directory, int64_t step) {
     char name[64];
     snprintf(name, sizeof name, "step-%" PRId64 ".safetensors", step);
-    return remove_file(directory, name, message, size);
+    return remove_file(directory, name);
 }
 
-int checkpoint_prune(const char *directory, size_t keep, checkpoint_kept *kept, const void *context, char *message,
-                     size_t size) {
+int checkpoint_prune(const char *directory, size_t keep, checkpoint_kept *kept, const void *context) {
     int64_t *steps = NULL;
     size_t n = 0;
-    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
+    if (checkpoint_list(directory, &steps, &n)) return -1;
     int status = 0;
     for (size_t i = keep; !status && i < n; i++) {
-        if (!kept || !kept(context, steps[i])) status = remove_step(directory, steps[i], message, size);
+        if (!kept || !kept(context, steps[i])) status = remove_step(directory, steps[i]);
     }
     free(steps);
     DIR *d = status ? NULL : opendir(directory);
     for (struct dirent *e; d && (e = readdir(d));) {
         /* what earlier versions called their temporary files */
-        if (!status && strstr(e->d_name, ".safetensors.tmp."))
-            status = remove_file(directory, e->d_name, message, size);
+        if (!status && strstr(e->d_name, ".safetensors.tmp.")) status = remove_file(directory, e->d_name);
     }
     if (d) closedir(d);
     if (!status) adamod__file_clean(directory);
     return status;
 }
 
-int checkpoint_drop_after(const char *directory, int64_t step, char *message, size_t size) {
+int checkpoint_drop_after(const char *directory, int64_t step) {
     int64_t *steps = NULL;
     size_t n = 0;
-    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
+    if (checkpoint_list(directory, &steps, &n)) return -1;
     int status = 0;
     for (size_t i = 0; !status && i < n && steps[i] > step; i++) {
-        status = remove_step(directory, steps[i], message, size);
+        status = remove_step(directory, steps[i]);
     }
     free(steps);
     return status;
@@ -135,44 +134,42 @@ bool checkpoints_is_name(const char *which) {
     return is_own(which) || strchr(which, '/') || ends_with(which, ".safetensors") || access(which, F_OK) == 0;
 }
 
-int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size, char *message,
-                     size_t size) {
+int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size) {
     for (int i = 0; !*which && i < NAMES; i++) {
         if ((size_t)snprintf(path, path_size, "%s/checkpoints/%s.safetensors", directory, names[i]) >= path_size) break;
         if (access(path, R_OK) == 0) *which = names[i];
     }
-    if (!*which) return text_fail(message, size, "%s: the run has no checkpoint yet", directory);
+    if (!*which) return adamod__refuse("%s: the run has no checkpoint yet", directory);
     const int n = is_own(*which) ? snprintf(path, path_size, "%s/checkpoints/%s.safetensors", directory, *which)
                                  : snprintf(path, path_size, "%s", *which);
-    if ((size_t)n >= path_size)
-        return text_fail(message, size, "%s: the path of the checkpoint is too long", directory);
+    if ((size_t)n >= path_size) return adamod__refuse("%s: the path of the checkpoint is too long", directory);
     if (access(path, R_OK) == 0) return 0;
     if (errno == ENOENT && strcmp(*which, "averaged") == 0)
-        return text_fail(message, size,
-                         "%s: no averaged checkpoint: one is made at the end of a run with train.average", directory);
-    return text_fail(message, size, "%s: %s", path, strerror(errno));
+        return adamod__refuse("%s: no averaged checkpoint: one is made at the end of a run with train.average",
+                              directory);
+    return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, strerror(errno));
 }
 
 uint64_t checkpoints_recipe_now(const char *directory) {
-    char path[4096], unused[256], *text = NULL;
+    char path[4096], *text = NULL;
     size_t n = 0;
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
-    if (text_read(path, &text, &n, unused, sizeof unused)) return 0;
+    if (text_read(path, &text, &n)) return 0;
     const uint64_t hash = checkpoint_hash(CHECKPOINT_HASH, text, n);
     free(text);
     return hash;
 }
 
-int checkpoints_recipe(const char *directory, recipe *r, char *message, size_t size) {
-    char path[4096], unused[256];
+int checkpoints_recipe(const char *directory, recipe *r) {
+    char path[4096];
     checkpoint_meta last = {0};
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
-    if (checkpoint_info(path, &last, NULL, unused, sizeof unused) == 0 && last.replaces &&
+    if (checkpoint_info(path, &last, NULL) == 0 && last.replaces &&
         last.replaces == checkpoints_recipe_now(directory)) {
-        return checkpoint_info(path, &last, r, message, size);
+        return checkpoint_info(path, &last, r);
     }
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
-    return recipe_load(r, path, message, size);
+    return recipe_load(r, path);
 }
 
 /* A list in the making: "best (update 10), step-20". */
@@ -184,12 +181,12 @@ typedef struct offer {
 } offer;
 
 static void add_if_whole(offer *o, const char *name) {
-    char path[4096], unused[256];
+    char path[4096];
     checkpoint_meta meta = {0};
     bool resumable;
     snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", o->directory, name);
     if (strcmp(path, o->path) == 0 || access(path, R_OK)) return;
-    if (checkpoint_verify(path, &resumable, &meta, unused, sizeof unused) || (o->resume && !resumable)) return;
+    if (checkpoint_verify(path, &resumable, &meta) || (o->resume && !resumable)) return;
     const size_t used = strlen(o->text);
     snprintf(o->text + used, sizeof o->text - used, "%s%s (update %" PRId64 ")", o->n++ ? ", " : "", name, meta.step);
 }
@@ -197,11 +194,11 @@ static void add_if_whole(offer *o, const char *name) {
 /* Some of the latest are enough to choose from. */
 static void add_steps(offer *o) {
     enum { ENOUGH = 3 };
-    char checkpoints[4096], unused[256], name[64];
+    char checkpoints[4096], name[64];
     int64_t *steps = NULL;
     size_t n = 0;
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", o->directory);
-    if (checkpoint_list(checkpoints, &steps, &n, unused, sizeof unused)) return;
+    if (checkpoint_list(checkpoints, &steps, &n)) return;
     const int before = o->n;
     for (size_t i = 0; i < n && o->n < before + ENOUGH; i++) {
         snprintf(name, sizeof name, "step-%" PRId64, steps[i]);
@@ -217,18 +214,17 @@ static offer make_offer(const char *directory, const char *path, bool resume) {
     return o;
 }
 
-void checkpoints_offer(const char *directory, const char *path, bool resume, char *message, size_t size) {
-    char unused[256];
+int checkpoints_offer(const char *directory, const char *path, bool resume) {
+    adamod__failure failure;
     checkpoint_meta meta = {0};
     bool resumable;
-    const size_t used = strlen(message);
-    if (checkpoint_verify(path, &resumable, &meta, unused, sizeof unused) == 0) return;
+    adamod__save_failure(&failure);
+    if (checkpoint_verify(path, &resumable, &meta) == 0) return adamod__fail_again(&failure);
     offer o = make_offer(directory, path, resume);
     const bool without = resume && o.n == 0;
     if (without) o = make_offer(directory, path, false);
-    if (o.n == 0) snprintf(message + used, size - used, "; no other checkpoint of the run is whole");
-    else
-        snprintf(message + used, size - used, "; whole%s: %s: choose one with %s NAME%s",
-                 without ? ", without the optimizer's states" : "", o.text, resume ? "--resume-from" : "--checkpoint",
-                 without ? " --reset optimizer" : "");
+    if (o.n == 0) return adamod__fail(failure.status, "%s; no other checkpoint of the run is whole", failure.message);
+    return adamod__fail(failure.status, "%s; whole%s: %s: choose one with %s NAME%s", failure.message,
+                        without ? ", without the optimizer's states" : "", o.text,
+                        resume ? "--resume-from" : "--checkpoint", without ? " --reset optimizer" : "");
 }

@@ -19,7 +19,7 @@ static bool is_enough(const experiment *e, int timed, double seconds) {
 }
 
 /* One update after another, each concluded once the next is under way, as the loop does. */
-static int time_updates(experiment *e, estimate *out, char *message, size_t size) {
+static int time_updates(experiment *e, estimate *out) {
     checkpoint_meta at = {0};
     update last = {0};
     double begun = 0, clock = 0;
@@ -28,7 +28,7 @@ static int time_updates(experiment *e, estimate *out, char *message, size_t size
         const int timed = i - WARM_UP;
         update u = {0};
         if (is_enough(e, timed, clock - begun)) break;
-        if (update_begin(e, &at, false, &u, message, size) || (i && update_end(e, &last, message, size))) return -1;
+        if (update_begin(e, &at, false, &u) || (i && update_end(e, &last))) return -1;
         snprintf(out->diverged, sizeof out->diverged, "%s", *last.diverged ? last.diverged : u.diverged);
         if (*out->diverged) return 0;
         last = u;
@@ -36,21 +36,21 @@ static int time_updates(experiment *e, estimate *out, char *message, size_t size
         if (timed < 0) begun = clock, items = at.tokens;
         out->updates = timed + 1;
     }
-    if (update_end(e, &last, message, size)) return -1;
+    if (update_end(e, &last)) return -1;
     out->update = (clock_seconds() - begun) / out->updates;
     out->items = (double)(at.tokens - items) / out->updates;
     return 0;
 }
 
-int estimate_run(experiment *e, estimate *out, char *message, size_t size) {
+int estimate_run(experiment *e, estimate *out) {
     const train_options silent = {.show = TRAIN_SILENT};
     progress p;
     *out = (estimate){0};
     progress_begin(&p, &silent, e, 0, 0);
-    if (time_updates(e, out, message, size)) return -1;
+    if (time_updates(e, out)) return -1;
     if (*out->diverged) return 0;
     const double clock = clock_seconds();
-    if (e->task->evaluate(e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &p.valid, message, size)) return -1;
+    if (e->task->evaluate(e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &p.valid)) return -1;
     out->evaluation = clock_seconds() - clock;
     progress_spent(&p, PROGRESS_TRAINING, out->update);
     progress_spent(&p, PROGRESS_EVALUATING, out->evaluation);

@@ -17,6 +17,6 @@ typedef struct estimate {
 } estimate;
 
 /* The experiment was opened for all uses. */
-int estimate_run(experiment *e, estimate *out, char *message, size_t size);
+int estimate_run(experiment *e, estimate *out);
 
 #endif

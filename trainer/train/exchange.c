@@ -1,7 +1,6 @@
 #include "train/exchange.h"
 
 #include "core/error.h"
-#include "support/text.h"
 #include "core/thread.h"
 
 #include <stdlib.h>
@@ -26,9 +25,9 @@ struct exchange {
     double *added;
     int64_t n_added;
     int blocks;
-    overlap *beside;      /* NULL: sums come after the pass */
-    bool active;          /* the pass is one whose gradients NCCL sums */
-    adamod_status status; /* of what could not tell at once; the last error is about it */
+    overlap *beside;         /* NULL: sums come after the pass */
+    bool active;             /* the pass is one whose gradients NCCL sums */
+    adamod__failure failure; /* the first of calls that return nothing */
 };
 
 /* ---- blocks ---- */
@@ -78,19 +77,16 @@ static void *sum_beside(void *context) {
 }
 
 /* What NCCL says, for functions that return nothing. */
-static void note(exchange *x, int failed, const char *message) {
-    if (failed && !x->status) x->status = adamod__fail(ADAMOD_ERROR_CUDA, "%s", message);
+static void note(exchange *x, int failed) {
+    if (failed && !x->failure.status) adamod__save_failure(&x->failure);
 }
 
 static void sum_on_device(exchange *x, int64_t first, int64_t count) {
     const exchange_options *o = &x->o;
     float *grad = nn_params_memory(o->params, o->params->list).grad - o->params->list->offset + first;
     void *stream = nn_params_stream(o->params);
-    char message[256];
-    note(x,
-         o->parts ? nccl_sum_parts(o->nccl, grad, first, count, o->parts, stream, message, sizeof message)
-                  : nccl_sum(o->nccl, grad, count, stream, message, sizeof message),
-         message);
+    note(x, o->parts ? nccl_sum_parts(o->nccl, grad, first, count, o->parts, stream)
+                     : nccl_sum(o->nccl, grad, count, stream));
 }
 
 static void tell(void *context, int64_t first, int64_t count) {
@@ -101,17 +97,17 @@ static void tell(void *context, int64_t first, int64_t count) {
         b->queue[b->queued++] = first;
         pthread_cond_signal(&b->told);
         pthread_mutex_unlock(&b->lock);
-    } else if (x->active && !x->status) {
+    } else if (x->active && !x->failure.status) {
         sum_on_device(x, first, count);
     }
 }
 
-static int start_beside(exchange *x, char *message, size_t size) {
+static int start_beside(exchange *x) {
     overlap *b = calloc(1, sizeof *b);
     if (b) b->queue = malloc((size_t)x->blocks * sizeof *b->queue);
     if (!b || !b->queue) {
         free(b);
-        return text_fail(message, size, "out of memory for sums beside a backward pass");
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for sums beside a backward pass");
     }
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->told, NULL);
@@ -121,7 +117,7 @@ static int start_beside(exchange *x, char *message, size_t size) {
     free(b->queue);
     free(b);
     x->beside = NULL;
-    return text_fail(message, size, "cannot start a thread for train.overlap");
+    return adamod__refuse("cannot start a thread for train.overlap");
 }
 
 static void stop_beside(exchange *x) {
@@ -155,37 +151,38 @@ size_t exchange_memory(const exchange *x) {
     return (size_t)sums_kept(x) * sizeof *x->sums + added_bytes(x) + comm_memory(x->o.comm);
 }
 
-static int defer_statistics(exchange *x, char *message, size_t size) {
+static int defer_statistics(exchange *x) {
     const exchange_options *o = &x->o;
     x->n_added = o->comm && o->plan && !o->carries && !o->params->on_device ? nn_plan_defers(o->plan) : 0;
     if (x->n_added == 0) return 0;
-    if (!(x->added = malloc(added_bytes(x)))) return text_fail(message, size, "out of memory for running statistics");
+    if (!(x->added = malloc(added_bytes(x))))
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for running statistics");
     nn_plan_defer(o->plan, x->added);
     return 0;
 }
 
-static int make(exchange *x, char *message, size_t size) {
+static int make(exchange *x) {
     const exchange_options *o = &x->o;
     const bool ordered = is_ordered(x);
     const int64_t n = sums_kept(x);
     x->losses = malloc(4 * (size_t)comm_size(o->comm) * sizeof *x->losses);
     if (n > 0) x->sums = malloc((size_t)n * sizeof *x->sums);
     if (!x->losses || (n > 0 && !x->sums))
-        return text_fail(message, size, "out of memory for the sums of %lld gradients", (long long)n);
-    if (defer_statistics(x, message, size)) return -1;
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the sums of %lld gradients", (long long)n);
+    if (defer_statistics(x)) return -1;
     const bool thread = ordered && o->overlap && o->comm;
-    if (thread && start_beside(x, message, size)) return -1;
+    if (thread && start_beside(x)) return -1;
     if (!thread && !(o->nccl && o->overlap)) return 0;
     const int64_t numbers = o->nccl ? 4 * (int64_t)COMM_BLOCK : COMM_BLOCK; /* a link of GPUs wants more at a time */
-    return nn_plan_watch(o->plan, numbers, tell, x) ? text_fail(message, size, "%s", adamod__last_message()) : 0;
+    return nn_plan_watch(o->plan, numbers, tell, x);
 }
 
-int exchange_open(exchange **out, const exchange_options *o, char *message, size_t size) {
+int exchange_open(exchange **out, const exchange_options *o) {
     exchange *x = calloc(1, sizeof *x);
-    if (!x) return text_fail(message, size, "out of memory for the sums of gradients");
+    if (!x) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the sums of gradients");
     x->o = *o;
     x->blocks = (int)((o->params->count + COMM_BLOCK - 1) / COMM_BLOCK);
-    if (make(x, message, size)) {
+    if (make(x)) {
         x->o.nccl = NULL; /* still the caller's */
         exchange_free(x);
         return -1;
@@ -244,18 +241,19 @@ bool exchange_is_on_device(const exchange *x) { return x->o.nccl != NULL; }
 void exchange_begin_on_device(exchange *x) { x->active = x->o.nccl != NULL; }
 
 static adamod_status noted(exchange *x) {
-    const adamod_status status = x->status;
-    x->status = ADAMOD_OK;
+    if (!x->failure.status) return ADAMOD_OK;
+    adamod__fail_again(&x->failure);
+    const adamod_status status = x->failure.status;
+    x->failure.status = ADAMOD_OK;
     return status;
 }
 
 /* What is left of the sums: all of them, unless they began during the pass. */
 adamod_status exchange_on_device(exchange *x) {
     const int64_t count = x->o.params->count, some = 4 * (int64_t)COMM_BLOCK;
-    char message[256];
     for (int64_t at = 0; !x->o.overlap && at < count; at += some) tell(x, at, count - at < some ? count - at : some);
     x->active = false;
-    if (!x->status) note(x, nccl_join(x->o.nccl, nn_params_stream(x->o.params), message, sizeof message), message);
+    if (!x->failure.status) note(x, nccl_join(x->o.nccl, nn_params_stream(x->o.params)));
     return noted(x);
 }
 
@@ -282,10 +280,8 @@ static adamod_status spread_part(exchange *x, char *part, size_t bytes, int rank
 
 adamod_status exchange_spread(exchange *x, void *memory, size_t bytes) {
     const int64_t *parts = x->o.parts;
-    char message[256];
     if (x->o.nccl) {
-        note(x, nccl_spread(x->o.nccl, memory, bytes, parts, nn_params_stream(x->o.params), message, sizeof message),
-             message);
+        note(x, nccl_spread(x->o.nccl, memory, bytes, parts, nn_params_stream(x->o.params)));
         return noted(x);
     }
     adamod_status status = noted(x);
@@ -301,13 +297,12 @@ adamod_status exchange_spread(exchange *x, void *memory, size_t bytes) {
 void exchange_add(exchange *x, double *numbers, int64_t n) {
     const nn_params *p = x->o.params;
     const size_t bytes = (size_t)n * sizeof *numbers;
-    char message[256];
     if (!p->on_device) {
         comm_add(x->o.comm, numbers, n);
         return;
     }
     if (x->o.nccl) {
-        note(x, nccl_add(x->o.nccl, numbers, n, nn_params_stream(p), message, sizeof message), message);
+        note(x, nccl_add(x->o.nccl, numbers, n, nn_params_stream(p)));
         return;
     }
     double *copy = calloc((size_t)n, sizeof *copy);
@@ -315,7 +310,7 @@ void exchange_add(exchange *x, double *numbers, int64_t n) {
     adamod_status status = nn_params_read(p, copy, numbers, bytes);
     comm_add(x->o.comm, copy, n);
     if (!status) status = nn_params_write(p, numbers, copy, bytes);
-    if (status && !x->status) x->status = status;
+    note(x, status);
     free(copy);
 }
 
@@ -354,9 +349,7 @@ bool exchange_means_states(const exchange *x) {
 
 adamod_status exchange_mean_states(exchange *x) {
     const nn_params *p = x->o.params;
-    char message[256];
-    note(x, nccl_mean(x->o.nccl, nn_params_states(p), p->state_count, nn_params_stream(p), message, sizeof message),
-         message);
+    note(x, nccl_mean(x->o.nccl, nn_params_states(p), p->state_count, nn_params_stream(p)));
     return noted(x);
 }
 

@@ -34,8 +34,7 @@ typedef struct exchange_options {
     const int64_t *parts;
 } exchange_options;
 
-/* 0, or -1 with one line in message. */
-int exchange_open(exchange **out, const exchange_options *o, char *message, size_t size);
+int exchange_open(exchange **out, const exchange_options *o);
 void exchange_free(exchange *x); /* NULL is fine */
 
 /* Bytes on the host for sums of gradients beyond the gradients themselves. */

@@ -7,7 +7,6 @@
 #include "core/crc32.h"
 #include "core/error.h"
 #include "core/pool.h"
-#include "support/text.h"
 #include "train/patterns.h"
 #include "train/shard.h"
 
@@ -35,13 +34,9 @@ uint64_t task_hash(uint64_t hash, const void *data, size_t n) {
     return (uint64_t)ends << 32 | sum;
 }
 
-int experiment_failed(adamod_status status, char *message, size_t size) {
-    return status ? text_fail(message, size, "%s", adamod__last_message()) : 0;
-}
-
-int experiment_gone(experiment *e, const char *directory, task_split split, const char *message) {
+int experiment_gone(experiment *e, const char *directory, task_split split) {
     if (!directory) return -1;
-    snprintf(e->gone[split], sizeof e->gone[split], "%s", message);
+    snprintf(e->gone[split], sizeof e->gone[split], "%s", adamod__last_message());
     return 0;
 }
 
@@ -68,23 +63,23 @@ const char *experiment_precision(const experiment *e) {
 }
 
 /* The first graph built defines the parameters; it is the training graph even where only others are run. */
-static int make_params(experiment *e, nn_value *loss, char *message, size_t size) {
+static int make_params(experiment *e, nn_value *loss) {
     e->params = nn_params_create();
     e->graph = e->params ? nn_graph_create(e->params) : NULL;
-    if (!e->graph) return text_fail(message, size, "out of memory for the model");
+    if (!e->graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the model");
     *loss = e->task->build(e, e->graph);
     if (nn_params_allocate(e->params, e->recipe.train.seed))
-        return text_fail(message, size, "out of memory for %lld parameters", (long long)nn_params_total(e->params));
-    return experiment_failed(nn_params_to_device(e->params, device_of(&e->recipe), precision_of(&e->recipe)), message,
-                             size);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld parameters",
+                            (long long)nn_params_total(e->params));
+    return nn_params_to_device(e->params, device_of(&e->recipe), precision_of(&e->recipe));
 }
 
-static int make_plan(experiment *e, nn_value loss, char *message, size_t size) {
+static int make_plan(experiment *e, nn_value loss) {
     const recipe *r = &e->recipe;
     const bool shares = comm_launched().size > 1 || strcmp(r->train.comm, "nccl") == 0; /* see experiment_join */
     const nn_plan_options o = {
         .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .shares = shares};
-    return experiment_failed(nn_plan_create(&e->plan, e->graph, &o), message, size);
+    return nn_plan_create(&e->plan, e->graph, &o);
 }
 
 /* ---- optimizer ---- */
@@ -111,18 +106,17 @@ bool experiment_trains(const experiment *e, const nn_param *p) {
 }
 
 /* Before an optimizer is made: each group has parameters, and some are left to train. */
-static int check_groups(const experiment *e, char *message, size_t size) {
+static int check_groups(const experiment *e) {
     recipe_group groups[RECIPE_MAX_GROUPS];
     const int n = recipe_groups(&e->recipe, groups);
     int trained = 0;
     for (int i = 0; i < n; i++) {
         char key[80];
         snprintf(key, sizeof key, "optimizer.groups.%s.match", groups[i].name);
-        if (patterns_check(e->params, key, groups[i].match, message, size)) return -1;
+        if (patterns_check(e->params, key, groups[i].match)) return -1;
     }
     for (int i = 0; i < e->params->n; i++) trained += experiment_trains(e, &e->params->list[i]);
-    return trained ? 0
-                   : text_fail(message, size, "optimizer.groups: all parameters are frozen, nothing is left to train");
+    return trained ? 0 : adamod__refuse("optimizer.groups: all parameters are frozen, nothing is left to train");
 }
 
 /* On the host there is no copy in bf16; where it would be is never looked at, as no step is taken. */
@@ -146,18 +140,17 @@ static adamod_status add_param(const experiment *e, adamod_optimizer *opt, const
     return adamod_add_tensor(opt, recipe_library_group(&e->recipe, group, is_undecayed(&e->recipe, p)), &t, NULL);
 }
 
-int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out, char *message,
-                         size_t size) {
+int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out) {
     adamod_optimizer *opt;
     const char *device = on_host ? "cpu" : nn_params_device(e->params);
-    if (recipe_optimizer(&e->recipe, device, e->epoch.batches, &opt, message, size)) return -1;
+    if (recipe_optimizer(&e->recipe, device, e->epoch.batches, &opt)) return -1;
     adamod_status status = guard_gradients(&e->recipe, opt);
     if (!status) status = adamod_set_pool(opt, e->pool);
     if (!status && e->params->on_device && !on_host) status = adamod_set_stream(opt, nn_params_stream(e->params));
     for (int i = first; !status && i < end; i++) status = add_param(e, opt, &e->params->list[i], on_host);
     if (status) adamod_free(opt);
     else *out = opt;
-    return experiment_failed(status, message, size);
+    return status;
 }
 
 /* ---- the whole ---- */
@@ -170,19 +163,19 @@ static void find_length(experiment *e) {
 }
 
 /* What sums on the device, where the recipe wants it and it can be had; for "auto" the host may do it. */
-static int join_devices(experiment *e, comm *c, nccl **out, char *message, size_t size) {
+static int join_devices(experiment *e, comm *c, nccl **out) {
     const recipe *r = &e->recipe;
     const bool must = strcmp(r->train.comm, "nccl") == 0, may = c && strcmp(r->train.comm, "auto") == 0;
     if (must && !e->params->on_device)
-        return text_fail(message, size, "train.comm is nccl, which sums on GPUs, but the run is on the CPU");
+        return adamod__refuse("train.comm is nccl, which sums on GPUs, but the run is on the CPU");
     if (!e->params->on_device || (!must && !may)) return 0;
     if (r->train.accumulate < comm_size(c))
-        return text_fail(message, size,
-                         "NCCL: %d ranks, but an update has %d batches, and each must have one; or set "
-                         "train.comm to mpi",
-                         comm_size(c), r->train.accumulate);
-    if (!nccl_open(out, c, message, size)) return 0;
-    if (!must) snprintf(e->slow, sizeof e->slow, "gradients are summed by the host, not by NCCL: %s", message);
+        return adamod__refuse("NCCL: %d ranks, but an update has %d batches, and each must have one; or set "
+                              "train.comm to mpi",
+                              comm_size(c), r->train.accumulate);
+    if (!nccl_open(out, c)) return 0;
+    if (!must)
+        snprintf(e->slow, sizeof e->slow, "gradients are summed by the host, not by NCCL: %s", adamod__last_message());
     return must ? -1 : 0;
 }
 
@@ -204,19 +197,18 @@ static bool overlaps(const experiment *e, comm *c) {
 static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((experiment *)e)->exchange, x, n); }
 
 /* Batch norms of all ranks: each must run the same at the same time. */
-static int share_norms(experiment *e, bool on_device, bool *any, char *message, size_t size) {
+static int share_norms(experiment *e, bool on_device, bool *any) {
     *any = false;
     if ((!e->comm && !on_device) || !e->plan) return 0;
-    if (experiment_failed(nn_plan_share(e->plan, add_over_ranks, e, !on_device, any), message, size))
-        return text_fail(message, size, "model.sync_norm: %s", adamod__last_message());
+    if (nn_plan_share(e->plan, add_over_ranks, e, !on_device, any)) return adamod__context("model.sync_norm: ");
     if (*any && e->recipe.train.accumulate % comm_size(e->comm) != 0)
-        return text_fail(message, size, "model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
-                         e->recipe.train.accumulate, comm_size(e->comm));
+        return adamod__refuse("model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
+                              e->recipe.train.accumulate, comm_size(e->comm));
     return 0;
 }
 
 /* NCCL is the exchange's, or freed. */
-static int open_exchange(experiment *e, nccl *on_device, bool norms, char *message, size_t size) {
+static int open_exchange(experiment *e, nccl *on_device, bool norms) {
     const recipe *r = &e->recipe;
     const exchange_options o = {.comm = e->comm,
                                 .nccl = on_device,
@@ -227,12 +219,12 @@ static int open_exchange(experiment *e, nccl *on_device, bool norms, char *messa
                                 .carries = e->task->carries,
                                 .order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED,
                                 .overlap = overlaps(e, e->comm) && !norms};
-    const int failed = exchange_open(&e->exchange, &o, message, size);
+    const int failed = exchange_open(&e->exchange, &o);
     if (failed) nccl_free(on_device);
     return failed;
 }
 
-int experiment_join(experiment *e, comm *c, char *message, size_t size) {
+int experiment_join(experiment *e, comm *c) {
     nccl *on_device = NULL;
     bool norms;
     exchange_free(e->exchange);
@@ -241,34 +233,32 @@ int experiment_join(experiment *e, comm *c, char *message, size_t size) {
     e->shard = NULL;
     e->comm = c;
     *e->slow = '\0';
-    if (join_devices(e, c, &on_device, message, size)) return -1;
-    int failed = comm_agree(c, share_norms(e, on_device, &norms, message, size), message, size);
+    if (join_devices(e, c, &on_device)) return -1;
+    int failed = comm_agree(c, share_norms(e, on_device, &norms));
     const bool shards = e->recipe.train.shard && (c || on_device);
-    if (!failed && shards) failed = comm_agree(c, shard_open(&e->shard, e, message, size), message, size);
-    if (!failed) return comm_agree(c, open_exchange(e, on_device, norms, message, size), message, size);
+    if (!failed && shards) failed = comm_agree(c, shard_open(&e->shard, e));
+    if (!failed) return comm_agree(c, open_exchange(e, on_device, norms));
     nccl_free(on_device);
     return -1;
 }
 
-int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size) {
-    return experiment_open_telling(e, r, directory, uses, (task_progress){0}, message, size);
+int experiment_open(experiment *e, const recipe *r, const char *directory, int uses) {
+    return experiment_open_telling(e, r, directory, uses, (task_progress){0});
 }
 
-int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress,
-                            char *message, size_t size) {
+int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress) {
     nn_value loss = -1;
     *e = (experiment){.recipe = *r, .task = recipe_task(r), .progress = progress};
-    int failed = experiment_failed(adamod_pool_create(&e->pool, r->train.threads), message, size);
-    if (!failed) failed = e->task->open(e, directory, uses, message, size);
+    int failed = adamod_pool_create(&e->pool, r->train.threads);
+    if (!failed) failed = e->task->open(e, directory, uses);
     e->progress = (task_progress){0};
     if (!failed && (uses & TASK_TRAIN)) find_length(e);
-    if (!failed) failed = make_params(e, &loss, message, size);
-    if (!failed && !directory) failed = make_plan(e, loss, message, size);
-    if (!failed && (uses & TASK_TRAIN)) failed = check_groups(e, message, size);
-    if (!failed && (uses & TASK_TRAIN))
-        failed = experiment_optimizer(e, 0, e->params->n, false, &e->optimizer, message, size);
-    if (!failed && (uses & TASK_TRAIN)) failed = experiment_join(e, NULL, message, size);
-    if (!failed) failed = e->task->prepare(e, uses, message, size);
+    if (!failed) failed = make_params(e, &loss);
+    if (!failed && !directory) failed = make_plan(e, loss);
+    if (!failed && (uses & TASK_TRAIN)) failed = check_groups(e);
+    if (!failed && (uses & TASK_TRAIN)) failed = experiment_optimizer(e, 0, e->params->n, false, &e->optimizer);
+    if (!failed && (uses & TASK_TRAIN)) failed = experiment_join(e, NULL);
+    if (!failed) failed = e->task->prepare(e, uses);
     if (failed) experiment_close(e);
     return failed ? -1 : 0;
 }

@@ -2,7 +2,7 @@
 
 #include "core/edit_distance.h"
 #include "support/keys.h"
-#include "support/text.h"
+#include "core/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,18 +53,18 @@ static void list_parts(const nn_params *params, char *out, size_t size) {
     }
 }
 
-static int matches_none(const nn_params *params, const char *key, const char *pattern, char *message, size_t size) {
+static int matches_none(const nn_params *params, const char *key, const char *pattern) {
     char near[128], parts[256];
     if (nearest(params, pattern, near, sizeof near))
-        return text_fail(message, size, "%s: no parameter is called '%s'; did you mean '%s'?", key, pattern, near);
+        return adamod__refuse("%s: no parameter is called '%s'; did you mean '%s'?", key, pattern, near);
     list_parts(params, parts, sizeof parts);
-    return text_fail(message, size, "%s: no parameter is called '%s'; names begin with %s", key, pattern, parts);
+    return adamod__refuse("%s: no parameter is called '%s'; names begin with %s", key, pattern, parts);
 }
 
-int patterns_check(const nn_params *params, const char *key, const char *patterns, char *message, size_t size) {
+int patterns_check(const nn_params *params, const char *key, const char *patterns) {
     char pattern[128];
     for (int i = 0; key_pattern(patterns, i, pattern); i++) {
-        if (!matches_any(params, pattern)) return matches_none(params, key, pattern, message, size);
+        if (!matches_any(params, pattern)) return matches_none(params, key, pattern);
     }
     return 0;
 }

@@ -10,6 +10,6 @@
 #include <stddef.h>
 
 /* Each of them matches a parameter: 0. Else -1, and a line that begins with key says which does not, and what there is. */
-int patterns_check(const nn_params *params, const char *key, const char *patterns, char *message, size_t size);
+int patterns_check(const nn_params *params, const char *key, const char *patterns);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "train/recipe_parts.h"
 
+#include "core/error.h"
 #include "core/edit_distance.h"
 #include "support/text.h"
 #include "train/task.h"
@@ -231,7 +232,6 @@ bool recipe_expected(const recipe *r, const char *path, char *out, size_t size) 
 /* Defaults, then what was given, for the task and the model that are chosen now. */
 static void settle(recipe *r) {
     const task *t = recipe_task(r);
-    char unused[256];
     memset(r->task_settings, 0, sizeof r->task_settings);
     memset(r->model_settings, 0, sizeof r->model_settings);
     if (!recipe_model(r) && !find_given(r, "model.kind")) {
@@ -244,15 +244,15 @@ static void settle(recipe *r) {
     for (int i = 0; i < r->n_given; i++) {
         const recipe_given *g = &r->given[i];
         const recipe_key k = find_key(r, g->path);
-        if (k.k && k.settings != r) (void)key_set(k.k, g->path, g->text, k.settings, unused, sizeof unused);
+        if (k.k && k.settings != r) (void)key_set(k.k, g->path, g->text, k.settings);
     }
 }
 
 void recipe_choose(recipe *r, const char *path, const char *text) {
-    char names[256], unused[256];
+    char names[256];
     const recipe_key k = find_key(r, path);
     const key_spec whole = with_choices(r, k.k, names, sizeof names);
-    if (key_set(&whole, path, text, r, unused, sizeof unused) == 0) settle(r);
+    if (key_set(&whole, path, text, r) == 0) settle(r);
 }
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
@@ -272,7 +272,7 @@ int recipe_fail(const recipe_place *at, const char *format, ...) {
     for (char *c = line; *c; c++) {
         if (iscntrl((unsigned char)*c)) *c = '?'; /* one line, whatever a file's name or a key holds */
     }
-    return text_fail(at->message, at->size, "%s", line);
+    return adamod__refuse("%s", line);
 }
 
 const char *recipe_leaf(const char *path) {
@@ -415,13 +415,12 @@ static int settle_length(recipe *r, const char *path, const char *text, const re
     const bool epochs = strcmp(path, "train.epochs") == 0;
     const char *other = epochs ? "train.steps" : "train.epochs";
     const recipe_given *g = find_given(r, other);
-    char unused[256];
     double number;
     if ((!epochs && strcmp(path, "train.steps") != 0) || (key_parse_number(text, &number) && !(number > 0))) return 0;
     if (g && g->line > 0 && at->line > 0 && (epochs || r->train.epochs > 0))
         return recipe_fail(at, "%s is given, but so is %s in line %d: expected one of them", path, other, g->line);
     const key_spec *k = key_find(&loop_table, other);
-    (void)key_set(k, other, k->standard, r, unused, sizeof unused);
+    (void)key_set(k, other, k->standard, r);
     if (g) forget(r, g);
     return 0;
 }
@@ -429,18 +428,18 @@ static int settle_length(recipe *r, const char *path, const char *text, const re
 /* settings NULL: the key is of a task or model that is not chosen; the value must fit it all the same. */
 static int set_key(recipe *r, const key_spec *k, void *settings, const char *text, const recipe_place *at) {
     alignas(16) unsigned char elsewhere[RECIPE_SETTINGS];
-    char names[256], whole[RECIPE_PATH], message[1024];
+    char names[256], whole[RECIPE_PATH];
     const key_spec with = with_choices(r, k, names, sizeof names);
     const recipe_given *before = find_given(r, k->path);
     if (before && before->line > 0 && at->line > 0)
         return recipe_fail(at, "%s is given twice, first in line %d", k->path, before->line);
     if (k->kind == KEY_PATH) {
-        if (key_check_text(k->path, text, k->size, message, sizeof message)) return recipe_fail(at, "%s", message);
+        if (key_check_text(k->path, text, k->size)) return recipe_fail(at, "%s", adamod__last_message());
         if (absolute_path(at, k, text, whole)) return -1;
         text = whole;
     }
-    if (key_set(&with, at->flag ? at->flag : k->path, text, settings ? settings : elsewhere, message, sizeof message))
-        return recipe_fail(at, "%s", message);
+    if (key_set(&with, at->flag ? at->flag : k->path, text, settings ? settings : elsewhere))
+        return recipe_fail(at, "%s", adamod__last_message());
     if (settle_length(r, k->path, text, at) || remember(r, k->path, text, at)) return -1;
     if (chooses(k->path)) settle(r);
     return 0;
@@ -479,7 +478,6 @@ static void remove_pair(const pair_list *list, recipe_pair *pair) {
 
 static int set_pair(const pair_list *list, const char *path, const char *name, const char *text,
                     const recipe_place *at) {
-    char message[256];
     recipe_pair *pair = find_pair(list, name);
     if (pair && pair->line > 0 && at->line > 0) {
         return recipe_fail(at, "%s is given twice, first in line %d", key_show(path).text, pair->line);
@@ -491,7 +489,7 @@ static int set_pair(const pair_list *list, const char *path, const char *name, c
         return 0;
     }
     if (!*text) return recipe_fail(at, "%s is empty", key_show(path).text);
-    if (key_check_text(path, text, sizeof pair->value, message, sizeof message)) return recipe_fail(at, "%s", message);
+    if (key_check_text(path, text, sizeof pair->value)) return recipe_fail(at, "%s", adamod__last_message());
     if (!pair && *list->n == list->most)
         return recipe_fail(at, "%s: too many keys, expected at most %d", key_show(path).text, list->most);
     if (!pair) pair = &list->pairs[(*list->n)++];
@@ -614,8 +612,8 @@ void recipe_defaults(recipe *r, const task *const *tasks) {
     settle(r);
 }
 
-int recipe_set(recipe *r, const char *assignment, char *message, size_t size) {
-    const recipe_place at = {.line = -1, .message = message, .size = size};
+int recipe_set(recipe *r, const char *assignment) {
+    const recipe_place at = {.line = -1};
     const char *equals = strchr(assignment, '=');
     char path[256];
     if (!equals || equals == assignment) return recipe_fail(&at, "'%s' is not KEY=VALUE", key_show(assignment).text);
@@ -625,26 +623,24 @@ int recipe_set(recipe *r, const char *assignment, char *message, size_t size) {
     return recipe_set_path(r, path, equals + 1, &at);
 }
 
-int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value, char *message, size_t size) {
-    const recipe_place at = {.flag = flag, .line = -1, .message = message, .size = size};
+int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value) {
+    const recipe_place at = {.flag = flag, .line = -1};
     return recipe_set_path(r, path, value, &at);
 }
 
 /* ---- Checking and comparing -------------------------------------------------------------------------------------- */
 
-static recipe_place place_of(const recipe *r, const char *path, char *message, size_t size) {
+static recipe_place place_of(const recipe *r, const char *path) {
     const recipe_given *g = find_given(r, path);
-    return (recipe_place){.file = r->file, .line = g ? g->line : 0, .message = message, .size = size};
+    return (recipe_place){.file = r->file, .line = g ? g->line : 0};
 }
 
 /* What a task or a model says is wrong, at the place of the key that it names. */
-static int check_own(const recipe *r, const char *(*check)(const recipe *, char *, size_t), char *message,
-                     size_t size) {
-    char why[900];
-    const char *path = check ? check(r, why, sizeof why) : NULL;
+static int check_own(const recipe *r, const char *(*check)(const recipe *)) {
+    const char *path = check ? check(r) : NULL;
     if (!path) return 0;
-    const recipe_place at = place_of(r, path, message, size);
-    return recipe_fail(&at, "%s", why);
+    const recipe_place at = place_of(r, path);
+    return recipe_fail(&at, "%s", adamod__last_message());
 }
 
 /* Whether --set chose another task or model than the file, whose keys then are not meant for it. */
@@ -655,21 +651,21 @@ static bool was_overridden(const recipe *r, const recipe_given *g, bool model) {
 
 /* A key of another task or model must not be taken and ignored, unless it says what that has by itself: recipes of run
  * directories that were written when all tasks shared one table do. */
-static int check_foreign(const recipe *r, char *message, size_t size) {
+static int check_foreign(const recipe *r) {
     for (int i = 0; i < r->n_given; i++) {
         const recipe_given *g = &r->given[i];
         const key_spec *k = find_key(r, g->path).k ? NULL : find_foreign(r, g->path);
         const bool model = strncmp(g->path, "model.", 6) == 0;
         if (!k || strcmp(k->standard, g->text) == 0 || was_overridden(r, g, model)) continue;
-        const recipe_place at = place_of(r, g->path, message, size);
+        const recipe_place at = place_of(r, g->path);
         return recipe_fail(&at, "%s is given, but %s %s has no such key", g->path, model ? "model.kind" : "data.task",
                            model ? r->model.kind : r->data.task);
     }
     return 0;
 }
 
-static int check_choices(const recipe *r, char *message, size_t size) {
-    const recipe_place kind = place_of(r, "model.kind", message, size), best = place_of(r, "train.best", message, size);
+static int check_choices(const recipe *r) {
+    const recipe_place kind = place_of(r, "model.kind"), best = place_of(r, "train.best");
     const task *t = recipe_task(r);
     char text[512];
     if (!recipe_model(r)) {
@@ -690,9 +686,8 @@ static int check_choices(const recipe *r, char *message, size_t size) {
 static bool is_never(key_span every) { return every.updates == 0 && !(every.epochs > 0); }
 
 /* What counts checkpoints or evaluations needs some. */
-static int check_intervals(const recipe *r, char *message, size_t size) {
-    const recipe_place average = place_of(r, "train.average", message, size),
-                       patience = place_of(r, "train.patience", message, size);
+static int check_intervals(const recipe *r) {
+    const recipe_place average = place_of(r, "train.average"), patience = place_of(r, "train.patience");
     if (r->train.average > 0 && is_never(r->train.checkpoint_every))
         return recipe_fail(&average,
                            "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",
@@ -703,24 +698,23 @@ static int check_intervals(const recipe *r, char *message, size_t size) {
     return 0;
 }
 
-static int check_init(const recipe *r, char *message, size_t size) {
-    const recipe_place skip = place_of(r, "train.init_skip", message, size);
+static int check_init(const recipe *r) {
+    const recipe_place skip = place_of(r, "train.init_skip");
     if (!*r->train.init_skip || *r->train.init_from) return 0;
     return recipe_fail(&skip, "train.init_skip is given, but train.init_from, whose weights it is about, is not");
 }
 
-int recipe_check(const recipe *r, char *message, size_t size) {
+int recipe_check(const recipe *r) {
     adamod_optimizer *opt;
-    const recipe_place name = place_of(r, "name", message, size);
+    const recipe_place name = place_of(r, "name");
     if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* a directory may be called so */
         return recipe_fail(&name, "name is '%s', expected one without '/' that does not begin with '.'",
                            key_show(r->name).text);
     }
-    if (check_choices(r, message, size) || check_foreign(r, message, size)) return -1;
-    if (check_own(r, recipe_task(r)->check, message, size) || check_own(r, recipe_model(r)->check, message, size))
-        return -1;
-    if (check_intervals(r, message, size) || check_init(r, message, size)) return -1;
-    if (recipe_check_groups(r, message, size) || recipe_optimizer(r, "cpu", 0, &opt, message, size)) return -1;
+    if (check_choices(r) || check_foreign(r)) return -1;
+    if (check_own(r, recipe_task(r)->check) || check_own(r, recipe_model(r)->check)) return -1;
+    if (check_intervals(r) || check_init(r)) return -1;
+    if (recipe_check_groups(r) || recipe_optimizer(r, "cpu", 0, &opt)) return -1;
     adamod_free(opt);
     return 0;
 }
@@ -748,10 +742,7 @@ static int compare_options(const recipe *was, const recipe *is, const recipe_pla
     adamod_option o;
     recipe_group groups[RECIPE_MAX_GROUPS];
     const int n = recipe_groups(is, groups);
-    int status = recipe_optimizer(was, "cpu", 0, &a, at->message, at->size) ||
-                         recipe_optimizer(is, "cpu", 0, &b, at->message, at->size)
-                     ? -1
-                     : 0;
+    int status = recipe_optimizer(was, "cpu", 0, &a) || recipe_optimizer(is, "cpu", 0, &b) ? -1 : 0;
     for (int i = 0; !status && adamod_option_at(is->optimizer.rule, i, &o) == ADAMOD_OK; i++) {
         const char *s = pair_value(was->optimizer.schedule, was->optimizer.n_schedules, o.name);
         const char *t = pair_value(is->optimizer.schedule, is->optimizer.n_schedules, o.name);
@@ -768,8 +759,8 @@ static int compare_options(const recipe *was, const recipe *is, const recipe_pla
     return status;
 }
 
-int recipe_compare(const recipe *was, const recipe *is, int except, char *message, size_t size) {
-    const recipe_place at = {.message = message, .size = size};
+int recipe_compare(const recipe *was, const recipe *is, int except) {
+    const recipe_place at = {0};
     recipe_key before[RECIPE_MAX_KEYS], now[RECIPE_MAX_KEYS];
     if (strcmp(was->data.task, is->data.task) != 0)
         return recipe_fail(&at, "data.task is %s, but was %s", is->data.task, was->data.task);

@@ -6,7 +6,7 @@
  * checked by the library: "optimizer.beta3" is whatever option the rule has, "optimizer.schedule.lr" a schedule's text,
  * "optimizer.groups.head.lr" an option of some parameters alone.
  *
- * Functions that can fail return 0, or -1 with one line in message and nothing changed.
+ * A function that fails has changed nothing.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -114,27 +114,26 @@ const task_model *recipe_model(const recipe *r);
 
 /* Sets what the file gives; the rest stays as it is. The options and schedules it gives are added to those that are
  * there. A relative path in it is relative to the file's directory, and made absolute. */
-int recipe_load(recipe *r, const char *path, char *message, size_t size);
+int recipe_load(recipe *r, const char *path);
 /* The same from memory; name stands for the file in messages. */
-int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *message, size_t size);
+int recipe_parse(recipe *r, const char *text, size_t n, const char *name);
 
 /* "train.steps=100", with "--set" named in a message. "optimizer.beta3=" takes an option or a schedule away. "optimizer=sgd"
  * is short for optimizer.rule; options and schedules that the rule does not have, but another one has, are dropped. A
  * relative path is relative to the current directory. */
-int recipe_set(recipe *r, const char *assignment, char *message, size_t size);
+int recipe_set(recipe *r, const char *assignment);
 /* The same for a flag that stands for a key, "--beam" for "decode.beam", with the flag named in a message. */
-int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value, char *message, size_t size);
+int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value);
 
 /* Whether recipe_set dropped options with the rule that had them; line says which. */
 bool recipe_dropped(const recipe *r, char *line, size_t size);
 
 /* After all is set: what no single key can tell (rule and its options, schedules, what the task and the model check). */
-int recipe_check(const recipe *r, char *message, size_t size);
+int recipe_check(const recipe *r);
 
 /* The optimizer that the recipe describes, on a device ("cpu", "cuda:0"), options, schedules and
  * groups set; its parameters are still to be added. batches: of an epoch, for schedules that count epochs; 0: not known yet, only to check the rest. */
-int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
-                     size_t size);
+int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out);
 
 /* Groups of parameters that are treated differently (optimizer.groups), in the order in which the recipe names them. */
 typedef struct recipe_group {
@@ -157,7 +156,7 @@ int recipe_library_group(const recipe *r, int group, bool undecayed);
  * watch and how to decode, not in what is computed; except says in what else (a sum). Else -1 and "model.d is 256, but
  * was 128". Both must have passed recipe_check. */
 enum { RECIPE_RULE = 1, RECIPE_OPTIONS = 2 }; /* optimizer.rule; the optimizer's options and schedules */
-int recipe_compare(const recipe *was, const recipe *is, int except, char *message, size_t size);
+int recipe_compare(const recipe *was, const recipe *is, int except);
 
 /* The whole recipe, as YAML that recipe_load reads back to the same. -1: the file could not be written. */
 int recipe_write(const recipe *r, FILE *file);

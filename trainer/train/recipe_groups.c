@@ -91,12 +91,12 @@ int recipe_check_group_value(const char *path, const char *text, const recipe_pl
     return recipe_fail(at, "%s is '%s', expected true or false", path, key_show(text).text);
 }
 
-int recipe_check_groups(const recipe *r, char *message, size_t size) {
+int recipe_check_groups(const recipe *r) {
     recipe_group groups[RECIPE_MAX_GROUPS];
     const int n = recipe_groups(r, groups);
     for (int i = 0; i < r->optimizer.n_group_keys; i++) {
         const recipe_pair *pair = &r->optimizer.group[i];
-        const recipe_place at = {.file = r->file, .line = pair->line, .message = message, .size = size};
+        const recipe_place at = {.file = r->file, .line = pair->line};
         char name[32];
         snprintf(name, sizeof name, "%.*s", name_length(pair), pair->key);
         if (!is_listed(groups, n, pair))

@@ -9,9 +9,7 @@
 
 #include <string.h>
 
-static recipe_place place_of_line(const recipe *r, int line, char *message, size_t size) {
-    return (recipe_place){.file = r->file, .line = line, .message = message, .size = size};
-}
+static recipe_place place_of_line(const recipe *r, int line) { return (recipe_place){.file = r->file, .line = line}; }
 
 /* The library's last error without the rule's name, which a message about a key need not say. */
 static const char *library_words(const recipe *r) {
@@ -106,34 +104,32 @@ static int set_group_option(const recipe *r, adamod_optimizer *opt, int group, c
 }
 
 /* The library's group of one of the recipe's (NULL: of all other parameters), with its options. */
-static int make_group(const recipe *r, adamod_optimizer *opt, const recipe_group *of, int group, bool undecayed,
-                      char *message, size_t size) {
+static int make_group(const recipe *r, adamod_optimizer *opt, const recipe_group *of, int group, bool undecayed) {
     const recipe_pair *pair;
     adamod_status status = ADAMOD_OK;
     for (int i = 0; of && (pair = recipe_group_option(r, of->name, i)); i++) {
-        const recipe_place at = place_of_line(r, pair->line, message, size);
+        const recipe_place at = place_of_line(r, pair->line);
         if (set_group_option(r, opt, group, pair, &at)) return -1;
     }
     if (undecayed) status = adamod_group_set(opt, group, "weight_decay", 0);
     if (undecayed && !status) status = adamod_set_schedule(opt, group, "weight_decay", NULL);
-    const recipe_place nowhere = {.message = message, .size = size};
+    const recipe_place nowhere = {0};
     return status ? recipe_fail(&nowhere, "optimizer.no_decay: %s", library_words(r)) : 0;
 }
 
-static int make_groups(const recipe *r, adamod_optimizer *opt, char *message, size_t size) {
+static int make_groups(const recipe *r, adamod_optimizer *opt) {
     recipe_group groups[RECIPE_MAX_GROUPS];
     const int all = recipe_library_groups(r), each = all / (1 + recipe_groups(r, groups));
-    const recipe_place nowhere = {.message = message, .size = size};
+    const recipe_place nowhere = {0};
     for (int i = 1; i < all; i++) {
         int group;
         if (adamod_add_group(opt, &group)) return recipe_fail(&nowhere, "optimizer.groups: %s", library_words(r));
-        if (make_group(r, opt, i < each ? NULL : &groups[i / each - 1], group, i % each == 1, message, size)) return -1;
+        if (make_group(r, opt, i < each ? NULL : &groups[i / each - 1], group, i % each == 1)) return -1;
     }
     return 0;
 }
 
-int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
-                     size_t size) {
+int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out) {
     const epoch_length length = {batches, r->train.accumulate};
     adamod_optimizer *opt;
     if (adamod_create_on(&opt, r->optimizer.rule, device)) {
@@ -141,19 +137,19 @@ int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamo
         for (int i = 0; i < r->n_given; i++) {
             if (strcmp(r->given[i].path, "optimizer.rule") == 0) line = r->given[i].line;
         }
-        const recipe_place at = place_of_line(r, line, message, size);
+        const recipe_place at = place_of_line(r, line);
         return recipe_fail(&at, "optimizer.rule: %s", library_words(r));
     }
     int status = 0;
     for (int i = 0; !status && i < r->optimizer.n_options; i++) {
-        const recipe_place at = place_of_line(r, r->optimizer.option[i].line, message, size);
+        const recipe_place at = place_of_line(r, r->optimizer.option[i].line);
         status = set_option(r, opt, &r->optimizer.option[i], &at);
     }
     for (int i = 0; !status && i < r->optimizer.n_schedules; i++) {
-        const recipe_place at = place_of_line(r, r->optimizer.schedule[i].line, message, size);
+        const recipe_place at = place_of_line(r, r->optimizer.schedule[i].line);
         status = set_schedule(r, opt, length, &r->optimizer.schedule[i], &at);
     }
-    if (!status) status = make_groups(r, opt, message, size);
+    if (!status) status = make_groups(r, opt);
     if (status) adamod_free(opt);
     else *out = opt;
     return status;

@@ -10,8 +10,6 @@ typedef struct recipe_place {
     const char *file;
     int line;   /* as in recipe_given */
     int column; /* 0: not known */
-    char *message;
-    size_t size;
 } recipe_place;
 
 /* Returns -1. */
@@ -50,7 +48,7 @@ bool recipe_group_path(const char *path, char name[32]);
 /* What a group has for a key, or NULL. */
 const recipe_pair *recipe_group_pair(const recipe *r, const char *group, const char *leaf);
 int recipe_check_group_value(const char *path, const char *text, const recipe_place *at);
-int recipe_check_groups(const recipe *r, char *message, size_t size);
+int recipe_check_groups(const recipe *r);
 /* Whether both divide parameters alike; their options are another matter. */
 int recipe_compare_groups(const recipe *was, const recipe *is, const recipe_place *at);
 

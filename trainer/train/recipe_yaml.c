@@ -201,10 +201,9 @@ static int read_all(reader *in) {
     return status;
 }
 
-int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *message, size_t size) {
+int recipe_parse(recipe *r, const char *text, size_t n, const char *name) {
     recipe copy = *r;
-    char unused[1024];
-    reader in = {.r = &copy, .at = {.file = name, .message = message, .size = size}, .text = text, .n = n};
+    reader in = {.r = &copy, .at = {.file = name}, .text = text, .n = n};
     if (n > MOST_BYTES) return recipe_fail(&in.at, "it is larger than %d bytes, expected a recipe", MOST_BYTES);
     if (n && memchr(text, 0, n)) return recipe_fail(&in.at, "it contains a zero byte, expected text in UTF-8");
     snprintf(copy.file, sizeof copy.file, "%s", name);
@@ -215,16 +214,14 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *
     for (int i = 0; i < copy.optimizer.n_group_keys; i++) copy.optimizer.group[i].line = 0;
     reader scan = in;
     scan.scanning = true;
-    scan.at.message = unused;
-    scan.at.size = sizeof unused;
     (void)read_all(&scan); /* what is wrong comes up again */
     if (read_all(&in)) return -1;
     *r = copy;
     return 0;
 }
 
-int recipe_load(recipe *r, const char *path, char *message, size_t size) {
-    const recipe_place at = {.file = path, .message = message, .size = size};
+int recipe_load(recipe *r, const char *path) {
+    const recipe_place at = {.file = path};
     struct stat st;
     const int fd = adamod__file_open(path, O_RDONLY);
     if (fd < 0) return recipe_fail(&at, "%s", strerror(errno));
@@ -245,7 +242,7 @@ int recipe_load(recipe *r, const char *path, char *message, size_t size) {
     int status = -1;
     if (!text) (void)recipe_fail(&at, "out of memory");
     else if (got < 0) (void)recipe_fail(&at, "cannot read: %s", strerror(error));
-    else status = recipe_parse(r, text, n, path, message, size);
+    else status = recipe_parse(r, text, n, path);
     free(text);
     return status;
 }

@@ -4,7 +4,7 @@
  */
 #include "train/resume.h"
 
-#include "support/text.h"
+#include "core/error.h"
 #include "train/checkpoints.h"
 #include "train/patterns.h"
 #include "train/shard.h"
@@ -28,8 +28,6 @@ typedef struct resuming {
     adamod_optimizer *full; /* of a run whose states are shared out: all of them; else NULL */
     task_part part[TASK_MOST_PARTS];
     int n_parts;
-    char *message;
-    size_t size;
 } resuming;
 
 int resume_except(int reset) {
@@ -46,7 +44,7 @@ static void find_way_out(const experiment *e, const char *meaning, char *out, si
     if (!key && *meaning) snprintf(out, size, "--set 'train.init_skip=%s' makes a new layer for these", meaning);
 }
 
-static int take_weights(experiment *e, char *message, size_t size) {
+static int take_weights(experiment *e) {
     const recipe *r = &e->recipe;
     char meaning[128] = "", way_out[RECIPE_PATH + 128];
     if (e->task->meaning) e->task->meaning(e, meaning, sizeof meaning);
@@ -56,24 +54,23 @@ static int take_weights(experiment *e, char *message, size_t size) {
                                     .meaning = *meaning ? meaning : NULL,
                                     .other = e->task->other_meaning ? e->task->other_meaning : "other data",
                                     .way_out = way_out};
-    if (patterns_check(e->params, "train.init_skip", r->train.init_skip, message, size)) return -1;
-    return checkpoint_load_weights(r->train.init_from, e->params, &how, message, size);
+    if (patterns_check(e->params, "train.init_skip", r->train.init_skip)) return -1;
+    return checkpoint_load_weights(r->train.init_from, e->params, &how);
 }
 
-int resume_init(experiment *e, char *message, size_t size) {
+int resume_init(experiment *e) {
     char *from = e->recipe.train.init_from, path[PATH];
     const char *which = NULL;
     struct stat st;
     if (!*from) return 0;
     if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) {
-        if (checkpoints_find(from, &which, path, sizeof path, message, size))
-            return text_fail(message, size, "%s: neither a run directory with a checkpoint nor a safetensors file",
-                             from);
+        if (checkpoints_find(from, &which, path, sizeof path))
+            return adamod__refuse("%s: neither a run directory with a checkpoint nor a safetensors file", from);
         if (strlen(path) >= sizeof e->recipe.train.init_from)
-            return text_fail(message, size, "%s: the path of its checkpoint is too long", from);
+            return adamod__refuse("%s: the path of its checkpoint is too long", from);
         memcpy(from, path, strlen(path) + 1);
     }
-    return take_weights(e, message, size);
+    return take_weights(e);
 }
 
 /* ---- Data -------------------------------------------------------------------------------------------------------- */
@@ -109,8 +106,8 @@ bool resume_other_data(const experiment *e, task_split split, const checkpoint_m
     for (int i = 0; i < n; i++) {
         const task_part *p = &part[i];
         if (p->split != split || !differs(p, at->data)) continue;
-        text_fail(out, size, "%s: not the %s data that the run had; it may have been trained on some of these",
-                  *p->file ? p->file : directory, task_split_label(split));
+        snprintf(out, size, "%s: not the %s data that the run had; it may have been trained on some of these",
+                 *p->file ? p->file : directory, task_split_label(split));
         return true;
     }
     return false;
@@ -120,10 +117,10 @@ static int check_data(const resuming *s, const char *was) {
     for (int i = 0; i < s->n_parts; i++) {
         const task_part *p = &s->part[i];
         if (!differs(p, was) || (s->o->reset & RESET_DATA)) continue;
-        return text_fail(s->message, s->size,
-                         "%s: %s is not what the run has been trained with: its content has changed; restore it, or go "
-                         "on with what is there by --reset data",
-                         *p->file ? p->file : run_directory(s->run), p->key);
+        return adamod__refuse(
+            "%s: %s is not what the run has been trained with: its content has changed; restore it, or go "
+            "on with what is there by --reset data",
+            *p->file ? p->file : run_directory(s->run), p->key);
     }
     return 0;
 }
@@ -132,9 +129,8 @@ static int check_data(const resuming *s, const char *was) {
 static int check_vocabulary(const resuming *s, const char *path, uint64_t was) {
     const char *key = s->e->task->vocabulary_key;
     if (!(s->o->reset & RESET_DATA) || !key || !was || was == s->at->fingerprint) return 0;
-    return text_fail(s->message, s->size,
-                     "%s: made with another vocabulary than these data give: --set %s=%s keeps the run's own", path,
-                     key, run_directory(s->run));
+    return adamod__refuse("%s: made with another vocabulary than these data give: --set %s=%s keeps the run's own",
+                          path, key, run_directory(s->run));
 }
 
 static void forget_best(checkpoint_meta *at) {
@@ -159,22 +155,22 @@ static void move_to_new_data(resuming *s, const char *was) {
 
 /* Whether a checkpoint says that there was a "last". */
 static bool knows_of_last(const char *directory, const char *name) {
-    char path[PATH], unused[256];
+    char path[PATH];
     checkpoint_meta meta = {0};
     snprintf(path, sizeof path, "%s/%s.safetensors", directory, name);
     if (access(path, F_OK)) return false;
-    return checkpoint_info(path, &meta, NULL, unused, sizeof unused) || meta.last_step != 0;
+    return checkpoint_info(path, &meta, NULL) || meta.last_step != 0;
 }
 
 /* Whether "last" is missing because somebody removed it, not because the run died before it was made. */
 static bool last_is_lost(const resuming *s) {
-    char directory[PATH], name[64], unused[256];
+    char directory[PATH], name[64];
     int64_t *steps = NULL;
     size_t n = 0;
     snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(s->run));
     bool lost = run_was_saved(run_directory(s->run)) || knows_of_last(directory, "best") ||
                 knows_of_last(directory, "averaged");
-    if (!lost && checkpoint_list(directory, &steps, &n, unused, sizeof unused)) return false;
+    if (!lost && checkpoint_list(directory, &steps, &n)) return false;
     for (size_t i = 0; i < n && !lost; i++) {
         snprintf(name, sizeof name, "step-%" PRId64, steps[i]);
         lost = knows_of_last(directory, name);
@@ -187,10 +183,9 @@ static bool last_is_lost(const resuming *s) {
 
 /* Whether best or averaged is of a later update than the one that the run goes back to. */
 static bool is_later(const resuming *s, const char *name, char path[PATH]) {
-    char unused[256];
     checkpoint_meta meta = {0};
     snprintf(path, PATH, "%s/checkpoints/%s.safetensors", run_directory(s->run), name);
-    return checkpoint_info(path, &meta, NULL, unused, sizeof unused) == 0 && meta.step > s->at->step;
+    return checkpoint_info(path, &meta, NULL) == 0 && meta.step > s->at->step;
 }
 
 /* All checkpoints of later updates. */
@@ -199,10 +194,10 @@ static int drop_later(const resuming *s) {
     char path[PATH];
     for (int i = 0; i < 2; i++) {
         if (!is_later(s, names[i], path) || unlink(path) == 0) continue;
-        return text_fail(s->message, s->size, "%s: cannot remove: %s", path, strerror(errno));
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot remove: %s", path, strerror(errno));
     }
     snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
-    return checkpoint_drop_after(path, s->at->step, s->message, s->size);
+    return checkpoint_drop_after(path, s->at->step);
 }
 
 /* Makes the checkpoint the last one, before the files are cut back to it and the recipe is written. The rename of this file
@@ -211,8 +206,7 @@ static int become_last(resuming *s) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
     s->at->replaces = checkpoints_recipe_now(run_directory(s->run));
-    const int failed =
-        checkpoint_save(path, s->e->params, s->full ? s->full : s->e->optimizer, s->at, s->message, s->size);
+    const int failed = checkpoint_save(path, s->e->params, s->full ? s->full : s->e->optimizer, s->at);
     s->at->replaces = 0;
     return failed;
 }
@@ -226,7 +220,7 @@ static int describe(resuming *s, const char *which) {
     }
     snprintf(step, sizeof step, "%" PRId64, s->at->step);
     const char *const pairs[][2] = {{"resumed_from", which}, {"resumed_at", step}, {"reset", reset}};
-    return run_describe(s->run, *reset ? 3 : 2, pairs, s->message, s->size);
+    return run_describe(s->run, *reset ? 3 : 2, pairs);
 }
 
 /* Everything that may be refused, before a file is changed. */
@@ -234,33 +228,31 @@ static int load(resuming *s, const char *path) {
     checkpoint_meta found = {0};
     recipe was = {.tasks = s->e->recipe.tasks};
     const bool anew = s->o->reset & RESET_OPTIMIZER;
-    if (s->e->shard && shard_full(s->e->shard, &s->full, s->message, s->size)) return -1;
+    if (s->e->shard && shard_full(s->e->shard, &s->full)) return -1;
     adamod_optimizer *optimizer = anew ? NULL : s->full ? s->full : s->e->optimizer;
-    if (checkpoint_info(path, &found, &was, s->message, s->size)) return -1;
+    if (checkpoint_info(path, &found, &was)) return -1;
     if (check_data(s, found.data) || check_vocabulary(s, path, found.fingerprint)) return -1;
-    if (checkpoint_load(path, s->e->params, optimizer, s->at, s->message, s->size)) return -1;
-    if (s->full && shard_take(s->e->shard, s->full, s->message, s->size)) return -1;
+    if (checkpoint_load(path, s->e->params, optimizer, s->at)) return -1;
+    if (s->full && shard_take(s->e->shard, s->full)) return -1;
     move_to_new_data(s, found.data);
     if (strcmp(was.train.best, s->e->recipe.train.best) != 0) forget_best(s->at); /* it was best by another metric */
     write_data(s);
     if (s->o->reset) s->at->stale = 0; /* there is hope again */
-    if (s->e->task->seek(s->e, s->at->epoch, s->at->batch, s->message, s->size)) return -1;
-    return run_check_mark(s->run, s->at->mark, s->message, s->size);
+    if (s->e->task->seek(s->e, s->at->epoch, s->at->batch)) return -1;
+    return run_check_mark(s->run, s->at->mark);
 }
 
 static int go_on(resuming *s, const char *which) {
     const char *directory = run_directory(s->run);
     char path[PATH], unused[PATH];
     *path = '\0';
-    if (checkpoints_find(directory, &which, path, sizeof path, s->message, s->size) || load(s, path)) {
-        checkpoints_offer(directory, path, true, s->message, s->size);
-        return -1;
-    }
+    if (checkpoints_find(directory, &which, path, sizeof path) || load(s, path))
+        return checkpoints_offer(directory, path, true);
     s->at->last_step = s->at->step; /* it is the last now, whatever it was called */
     s->at->replaces = 0;            /* what it did is done */
     if (is_later(s, "best", unused)) forget_best(s->at);
     if ((s->o->from || s->o->reset) && become_last(s)) return -1;
-    if (describe(s, which) || run_rewind(s->run, s->at->mark, s->message, s->size)) return -1;
+    if (describe(s, which) || run_rewind(s->run, s->at->mark)) return -1;
     return drop_later(s);
 }
 
@@ -273,7 +265,7 @@ static void note_beginning(const resuming *s) {
 /* It died before its first checkpoint to go on from. */
 static int begin_again(resuming *s) {
     note_beginning(s);
-    if (resume_init(s->e, s->message, s->size) || run_rewind(s->run, NULL, s->message, s->size)) return -1;
+    if (resume_init(s->e) || run_rewind(s->run, NULL)) return -1;
     return drop_later(s);
 }
 
@@ -281,14 +273,14 @@ static int begin_again(resuming *s) {
 static int choose(resuming *s) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
-    if (checkpoint_prune(path, SIZE_MAX, NULL, NULL, s->message, s->size)) return -1; /* of temporary files */
+    if (checkpoint_prune(path, SIZE_MAX, NULL, NULL)) return -1; /* of temporary files */
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
     if (s->o->from || access(path, F_OK) == 0 || last_is_lost(s)) return go_on(s, s->o->from ? s->o->from : "last");
     return begin_again(s);
 }
 
-int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at, char *message, size_t size) {
-    resuming s = {.e = e, .run = r, .o = o, .at = at, .message = message, .size = size};
+int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at) {
+    resuming s = {.e = e, .run = r, .o = o, .at = at};
     *at = (checkpoint_meta){
         .recipe = &e->recipe, .except = resume_except(o->reset), .fingerprint = e->task->fingerprint(e), .best = NAN};
     s.n_parts = e->task->data ? e->task->data(e, s.part) : 0;
@@ -298,24 +290,24 @@ int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta
     adamod_free(s.full);
     if (failed) return -1;
     e->updates_before = at->step - adamod_steps(e->optimizer) - adamod_skipped(e->optimizer);
-    if (run_add_data(r, s.n_parts, s.part, message, size)) return -1;
-    return e->task->save(e, run_directory(r), message, size);
+    if (run_add_data(r, s.n_parts, s.part)) return -1;
+    return e->task->save(e, run_directory(r));
 }
 
-int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at, char *message, size_t size) {
+int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at) {
     checkpoint_meta found = {.recipe = &e->recipe, .except = at->except, .fingerprint = at->fingerprint};
     char path[PATH];
-    if (at->step == 0) return resume_init(e, message, size);
+    if (at->step == 0) return resume_init(e);
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
     adamod_optimizer *full = NULL;
-    if (e->shard && shard_full(e->shard, &full, message, size)) return -1;
-    int failed = checkpoint_load(path, e->params, full ? full : e->optimizer, &found, message, size);
-    if (!failed && full) failed = shard_take(e->shard, full, message, size);
+    if (e->shard && shard_full(e->shard, &full)) return -1;
+    int failed = checkpoint_load(path, e->params, full ? full : e->optimizer, &found);
+    if (!failed && full) failed = shard_take(e->shard, full);
     adamod_free(full);
     if (failed) return -1;
     if (found.step != at->step)
-        return text_fail(message, size, "%s is after update %" PRId64 ", but rank 0 has read it after update %" PRId64,
-                         path, found.step, at->step);
+        return adamod__refuse("%s is after update %" PRId64 ", but rank 0 has read it after update %" PRId64, path,
+                              found.step, at->step);
     e->updates_before = at->step - adamod_steps(e->optimizer) - adamod_skipped(e->optimizer);
-    return e->task->seek(e, at->epoch, at->batch, message, size);
+    return e->task->seek(e, at->epoch, at->batch);
 }

@@ -1,7 +1,5 @@
 /* resume.h - how a run begins: anew, with the weights of another, or from one of its own checkpoints.
  *
- * Functions return 0, or -1 with one line in message.
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ADAMOD_RESUME_H
@@ -29,14 +27,14 @@ typedef struct resume_options {
 int resume_except(int reset);
 
 /* The weights that train.init_from names, if it does, into the parameters. The experiment's recipe then names the file. */
-int resume_init(experiment *e, char *message, size_t size);
+int resume_init(experiment *e);
 
 /* After run_open: a new run's data are noted; one that exists goes back to its checkpoint, *at becoming where that stands.
  * Later checkpoints than that are deleted. A run that was never saved begins anew. */
-int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at, char *message, size_t size);
+int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at);
 
 /* The same for a rank that does not write the run, once the one that does has: at is where that stands. */
-int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at, char *message, size_t size);
+int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at);
 
 /* Of a run that is evaluated: one line where a split's data are not those that its checkpoint says it had
  * (checkpoint_meta.data). False: they are, or that is not known. */

@@ -10,7 +10,7 @@
 #include "train/run_parts.h"
 
 #include "support/clock.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "core/file.h"
 #include "train/checkpoints.h"
 #include "train/training_loss.h"
@@ -27,15 +27,15 @@
 
 const char *run_directory(const run *r) { return r->directory; }
 
-int run_fail_at(const run *r, const char *name, const run_line *to, const char *what, int error) {
-    return text_fail(to->message, to->size, "%s/%s: %s: %s", r->directory, name, what, strerror(error));
+int run_fail_at(const run *r, const char *name, const char *what, int error) {
+    return adamod__fail(ADAMOD_ERROR_IO, "%s/%s: %s: %s", r->directory, name, what, strerror(error));
 }
 
-char *run_path(const run *r, const char *name, const run_line *to) {
+char *run_path(const run *r, const char *name) {
     const size_t size = strlen(r->directory) + strlen(name) + 2;
     char *path = malloc(size);
     if (path) snprintf(path, size, "%s/%s", r->directory, name);
-    else (void)run_fail_at(r, name, to, "out of memory", ENOMEM);
+    else (void)run_fail_at(r, name, "out of memory", ENOMEM);
     return path;
 }
 
@@ -43,7 +43,7 @@ char *run_path(const run *r, const char *name, const run_line *to) {
 
 /* One write, so that a crash leaves whole lines. Where the system takes only a part (a full disk), that part is cut off
  * again. */
-static int append(run *r, int index, const void *data, size_t n, const run_line *to) {
+static int append(run *r, int index, const void *data, size_t n) {
     run_file *f = &r->file[index];
     for (size_t done = 0; done < n;) {
         const ssize_t got = write(f->fd, (const char *)data + done, n - done);
@@ -51,7 +51,7 @@ static int append(run *r, int index, const void *data, size_t n, const run_line 
         if (got <= 0) {
             const int error = got ? errno : EIO;
             (void)adamod__file_cut(f->fd, (uint64_t)f->size);
-            return run_fail_at(r, f->name, to, "cannot write", error);
+            return run_fail_at(r, f->name, "cannot write", error);
         }
         done += (size_t)got;
     }
@@ -59,13 +59,13 @@ static int append(run *r, int index, const void *data, size_t n, const run_line 
     return 0;
 }
 
-int run_append(run *r, int index, json *j, tfevents *e, const run_line *to) {
+int run_append(run *r, int index, json *j, tfevents *e) {
     json_end_line(j);
     const int64_t before = r->file[index].size;
     int status = 0;
-    if (j->failed || e->failed) status = run_fail_at(r, r->file[index].name, to, "cannot write", ENOMEM);
-    if (!status) status = append(r, index, j->text, j->n, to);
-    if (!status && e->n && (status = append(r, RUN_EVENTS, e->data, e->n, to))) {
+    if (j->failed || e->failed) status = run_fail_at(r, r->file[index].name, "cannot write", ENOMEM);
+    if (!status) status = append(r, index, j->text, j->n);
+    if (!status && e->n && (status = append(r, RUN_EVENTS, e->data, e->n))) {
         if (!adamod__file_cut(r->file[index].fd, (uint64_t)before)) r->file[index].size = before;
     }
     json_free(j);
@@ -73,9 +73,9 @@ int run_append(run *r, int index, json *j, tfevents *e, const run_line *to) {
     return status;
 }
 
-int run_open_file(run *r, int index, const run_line *to) {
+int run_open_file(run *r, int index) {
     run_file *f = &r->file[index];
-    char *path = run_path(r, f->name, to);
+    char *path = run_path(r, f->name);
     struct stat st;
     if (!path) return -1;
     f->fd = adamod__file_open(path, O_RDWR | O_APPEND);
@@ -84,19 +84,19 @@ int run_open_file(run *r, int index, const run_line *to) {
     f->made = make && f->fd >= 0;
     const int error = f->fd < 0 ? errno : 0;
     free(path);
-    if (error) (void)run_fail_at(r, f->name, to, "cannot open", error);
+    if (error) (void)run_fail_at(r, f->name, "cannot open", error);
     if (error) return make && (error == EEXIST || error == ENOENT) ? 1 : -1;
-    if (fstat(f->fd, &st)) return run_fail_at(r, f->name, to, "cannot get its size", errno);
-    if (!S_ISREG(st.st_mode)) return text_fail(to->message, to->size, "%s/%s is not a file", r->directory, f->name);
+    if (fstat(f->fd, &st)) return run_fail_at(r, f->name, "cannot get its size", errno);
+    if (!S_ISREG(st.st_mode)) return adamod__refuse("%s/%s is not a file", r->directory, f->name);
     f->size = (int64_t)st.st_size;
     return 0;
 }
 
-static int cut(run *r, int index, int64_t size, const run_line *to) {
+static int cut(run *r, int index, int64_t size) {
     run_file *f = &r->file[index];
     if (size == f->size) return 0;
     const int error = adamod__file_cut(f->fd, (uint64_t)size);
-    if (error) return run_fail_at(r, f->name, to, "cannot truncate", error);
+    if (error) return run_fail_at(r, f->name, "cannot truncate", error);
     f->size = size;
     return 0;
 }
@@ -116,22 +116,21 @@ static int64_t whole_lines(const run_file *f) {
     return 0;
 }
 
-static int cut_torn(run *r, int index, const run_line *to) {
+static int cut_torn(run *r, int index) {
     const int64_t whole = index == RUN_EVENTS ? tfevents_whole(r->file[index].fd, NULL) : whole_lines(&r->file[index]);
-    if (whole < 0) return run_fail_at(r, r->file[index].name, to, "cannot read", errno);
-    return cut(r, index, whole, to);
+    if (whole < 0) return run_fail_at(r, r->file[index].name, "cannot read", errno);
+    return cut(r, index, whole);
 }
 
 /* ---- The directory ----------------------------------------------------------------------------------------------- */
 
 /* The recipe of a run that exists must allow this one to continue it. */
-static int check_recipe(const run *r, const run_line *to) {
-    char difference[512];
+static int check_recipe(const run *r) {
     recipe was;
     recipe_defaults(&was, r->recipe.tasks);
-    if (checkpoints_recipe(r->directory, &was, to->message, to->size)) return -1;
-    if (recipe_compare(&was, &r->recipe, r->except, difference, sizeof difference) == 0) return 0;
-    return text_fail(to->message, to->size, "%s cannot be resumed with another recipe: %s", r->directory, difference);
+    if (checkpoints_recipe(r->directory, &was)) return -1;
+    if (recipe_compare(&was, &r->recipe, r->except) == 0) return 0;
+    return adamod__context("%s cannot be resumed with another recipe: ", r->directory);
 }
 
 /* The events file that is there, the last by name if there are several; else a new name, as TensorBoard makes them. */
@@ -152,12 +151,12 @@ static void name_events(run *r) {
     snprintf(name, RUN_NAME, "events.out.tfevents.%010lld.%s", (long long)r->started, *host ? host : "host");
 }
 
-static int begin_events(run *r, const run_line *to) {
+static int begin_events(run *r) {
     tfevents e = {0};
     if (r->file[RUN_EVENTS].size) return 0;
     tfevents_version(&e, r->started);
-    const int status = e.failed ? run_fail_at(r, r->file[RUN_EVENTS].name, to, "cannot write", ENOMEM)
-                                : append(r, RUN_EVENTS, e.data, e.n, to);
+    const int status = e.failed ? run_fail_at(r, r->file[RUN_EVENTS].name, "cannot write", ENOMEM)
+                                : append(r, RUN_EVENTS, e.data, e.n);
     tfevents_free(&e);
     return status;
 }
@@ -176,47 +175,43 @@ static void remove_temporaries(const run *r) {
     if (d) closedir(d);
 }
 
-static int make_checkpoints(run *r, const run_line *to) {
-    char *path = run_path(r, "checkpoints", to);
+static int make_checkpoints(run *r) {
+    char *path = run_path(r, "checkpoints");
     if (!path) return -1;
     r->made_checkpoints = mkdir(path, 0777) == 0;
     const int error = r->made_checkpoints ? 0 : errno;
     free(path);
-    return error && error != EEXIST ? run_fail_at(r, "checkpoints", to, "cannot make the directory", error) : 0;
+    return error && error != EEXIST ? run_fail_at(r, "checkpoints", "cannot make the directory", error) : 0;
 }
 
 /* metrics.jsonl is open, as the lock. */
-static int open_files(run *r, const run_line *to) {
-    if (make_checkpoints(r, to)) return -1;
+static int open_files(run *r) {
+    if (make_checkpoints(r)) return -1;
     name_events(r);
     for (int i = 0; i < RUN_FILES; i++) {
-        const int status = i == RUN_METRICS ? 0 : run_open_file(r, i, to);
-        if (status || (r->resume && cut_torn(r, i, to))) return -1;
+        const int status = i == RUN_METRICS ? 0 : run_open_file(r, i);
+        if (status || (r->resume && cut_torn(r, i))) return -1;
     }
     if (r->resume) remove_temporaries(r);
-    return begin_events(r, to);
+    return begin_events(r);
 }
 
 /* The recipe before anything else: with it, --resume can begin the run again. */
-static int begin_new(run *r, const run_line *to) {
-    if (run_take_new(r, to) || run_write_recipe(r, to) || open_files(r, to)) return -1;
-    return run_write_machine(r, to) || run_write_task(r, to) ? -1 : 0;
+static int begin_new(run *r) {
+    if (run_take_new(r) || run_write_recipe(r) || open_files(r)) return -1;
+    return run_write_machine(r) || run_write_task(r) ? -1 : 0;
 }
 
-static int open_existing(run *r, const run_line *to) {
-    return run_take_existing(r, to) || check_recipe(r, to) || open_files(r, to) ? -1 : 0;
-}
+static int open_existing(run *r) { return run_take_existing(r) || check_recipe(r) || open_files(r) ? -1 : 0; }
 
-int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, int except, char *message,
-             size_t size) {
+int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, int except) {
     static const char *const names[RUN_FILES] = {"metrics.jsonl", "histograms.jsonl", "samples.jsonl", ""};
-    const run_line to = {message, size};
-    if (!*directory) return text_fail(message, size, "the run's directory has an empty name");
+    if (!*directory) return adamod__refuse("the run's directory has an empty name");
     run *r = calloc(1, sizeof *r);
     if (r) r->directory = strdup(directory);
     if (!r || !r->directory) {
         free(r);
-        return text_fail(message, size, "%s: out of memory", directory);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
     }
     for (int i = 0; i < RUN_FILES; i++) {
         r->file[i].fd = -1;
@@ -226,7 +221,7 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
     r->resume = resume;
     r->except = except;
     r->started = clock_wall_seconds();
-    if (resume ? open_existing(r, &to) : begin_new(r, &to)) return run_discard(r), -1;
+    if (resume ? open_existing(r) : begin_new(r)) return run_discard(r), -1;
     *out = r;
     return 0;
 }
@@ -249,21 +244,20 @@ void run_close(run *r) {
 
 /* ---- Marks ------------------------------------------------------------------------------------------------------- */
 
-int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_mark(run *r, char *mark, size_t mark_size) {
     size_t used = 0;
     for (int i = 0; i < RUN_FILES; i++) {
         const run_file *f = &r->file[i];
         const int error = adamod__file_sync(f->fd);
-        if (error) return run_fail_at(r, f->name, &to, "cannot sync", error);
+        if (error) return run_fail_at(r, f->name, "cannot sync", error);
         used += (size_t)snprintf(mark + used, mark_size - used, "%s%s %" PRId64, i ? " " : "", f->name, f->size);
-        if (used >= mark_size) return run_fail_at(r, f->name, &to, "no room for the mark", ENAMETOOLONG);
+        if (used >= mark_size) return run_fail_at(r, f->name, "no room for the mark", ENAMETOOLONG);
     }
     return 0;
 }
 
 /* "metrics.jsonl 120 histograms.jsonl 0 ..." into sizes; -1 where a file is not named. */
-static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES], const run_line *to) {
+static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES]) {
     char name[RUN_NAME];
     int used = 0;
     for (int i = 0; i < RUN_FILES; i++) sizes[i] = -1;
@@ -271,8 +265,7 @@ static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES], 
         int64_t value = -1;
         int i = 0;
         if (sscanf(at, "%95s %" SCNd64 "%n", name, &value, &used) != 2 || value < 0 || (at[used] && at[used] != ' ')) {
-            return text_fail(to->message, to->size, "%s: the checkpoint's list of file sizes, '%.80s', is damaged",
-                             r->directory, mark);
+            return adamod__refuse("%s: the checkpoint's list of file sizes, '%.80s', is damaged", r->directory, mark);
         }
         while (i < RUN_FILES && strcmp(r->file[i].name, name) != 0) i++;
         if (i < RUN_FILES) sizes[i] = value;
@@ -281,62 +274,57 @@ static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES], 
 }
 
 /* A file that is shorter than it was, or has no line's end where one was, is not the one that was marked. */
-static int check_mark(const run *r, int index, int64_t size, const run_line *to) {
+static int check_mark(const run *r, int index, int64_t size) {
     const run_file *f = &r->file[index];
     char last = '\n';
-    if (size < 0)
-        return text_fail(to->message, to->size, "%s: the checkpoint's list of file sizes lacks %s", r->directory,
-                         f->name);
+    if (size < 0) return adamod__refuse("%s: the checkpoint's list of file sizes lacks %s", r->directory, f->name);
     uint64_t got;
     if (index != RUN_EVENTS && size > 0 && size <= f->size) {
         const int error = adamod__file_read(f->fd, (uint64_t)(size - 1), &last, 1, &got);
-        if (error || !got) return run_fail_at(r, f->name, to, "cannot read", error ? error : EIO);
+        if (error || !got) return run_fail_at(r, f->name, "cannot read", error ? error : EIO);
     }
     if (size <= f->size && last == '\n') return 0;
-    return text_fail(to->message, to->size,
-                     "%s/%s was changed since the checkpoint: it had %" PRId64 " bytes, now %" PRId64, r->directory,
-                     f->name, size, f->size);
+    return adamod__refuse("%s/%s was changed since the checkpoint: it had %" PRId64 " bytes, now %" PRId64,
+                          r->directory, f->name, size, f->size);
 }
 
 /* TensorBoard's file can be deleted at no loss: a new one then begins here. */
-static int mark_sizes(const run *r, const char *mark, int64_t sizes[RUN_FILES], const run_line *to) {
+static int mark_sizes(const run *r, const char *mark, int64_t sizes[RUN_FILES]) {
     int64_t first;
     if (tfevents_whole(r->file[RUN_EVENTS].fd, &first) < 0)
-        return run_fail_at(r, r->file[RUN_EVENTS].name, to, "cannot read", errno);
+        return run_fail_at(r, r->file[RUN_EVENTS].name, "cannot read", errno);
     for (int i = 0; i < RUN_FILES; i++) sizes[i] = 0;
-    if (mark && parse_mark(r, mark, sizes, to)) return -1;
+    if (mark && parse_mark(r, mark, sizes)) return -1;
     if (sizes[RUN_EVENTS] < first) sizes[RUN_EVENTS] = first;
     for (int i = 0; i < RUN_FILES; i++) {
-        if (check_mark(r, i, sizes[i], to)) return -1;
+        if (check_mark(r, i, sizes[i])) return -1;
     }
     return 0;
 }
 
-int run_check_mark(const run *r, const char *mark, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_check_mark(const run *r, const char *mark) {
     int64_t sizes[RUN_FILES];
-    return mark_sizes(r, mark, sizes, &to);
+    return mark_sizes(r, mark, sizes);
 }
 
-int run_rewind(run *r, const char *mark, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_rewind(run *r, const char *mark) {
     int64_t sizes[RUN_FILES];
-    if (mark_sizes(r, mark, sizes, &to)) return -1;
+    if (mark_sizes(r, mark, sizes)) return -1;
     for (int i = 0; i < RUN_FILES; i++) {
-        if (cut(r, i, sizes[i], &to)) return -1;
+        if (cut(r, i, sizes[i])) return -1;
     }
-    char *result = run_path(r, "result.json", &to);
+    char *result = run_path(r, "result.json");
     if (!result) return -1;
     const int removed = unlink(result), error = errno;
     free(result);
-    if (removed && error != ENOENT) return run_fail_at(r, "result.json", &to, "cannot remove", error);
-    if (run_write_recipe(r, &to) || run_write_task(r, &to)) return -1;
-    return *r->machine ? 0 : run_write_machine(r, &to);
+    if (removed && error != ENOENT) return run_fail_at(r, "result.json", "cannot remove", error);
+    if (run_write_recipe(r) || run_write_task(r)) return -1;
+    return *r->machine ? 0 : run_write_machine(r);
 }
 
-static int find_training_loss(const run *r, int64_t step, double *out, const run_line *to) {
-    char *path = run_path(r, r->file[RUN_METRICS].name, to);
-    const int status = path ? training_loss(path, step, out, to->message, to->size) : -1;
+static int find_training_loss(const run *r, int64_t step, double *out) {
+    char *path = run_path(r, r->file[RUN_METRICS].name);
+    const int status = path ? training_loss(path, step, out) : -1;
     free(path);
     return status;
 }
@@ -349,12 +337,11 @@ static void add_metrics_object(json *j, const run_metrics *m) {
     json_close(j, '}');
 }
 
-int run_finish(run *r, const run_result *result, double *loss, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_finish(run *r, const run_result *result, double *loss) {
     char ignored[RUN_MARK];
     json j = {0};
-    if (run_mark(r, ignored, sizeof ignored, message, size)) return -1; /* a result must not outlive its data */
-    if (find_training_loss(r, result->step, loss, &to)) return -1;
+    if (run_mark(r, ignored, sizeof ignored)) return -1; /* a result must not outlive its data */
+    if (find_training_loss(r, result->step, loss)) return -1;
     json_open(&j, '{');
     json_pair(&j, "status", result->status);
     json_key(&j, "step");
@@ -372,7 +359,7 @@ int run_finish(run *r, const run_result *result, double *loss, char *message, si
     add_metrics_object(&j, result->valid);
     add_metrics_object(&j, result->final);
     json_close(&j, '}');
-    return run_write_json(r, "result.json", &j, &to);
+    return run_write_json(r, "result.json", &j);
 }
 
 /* The beginning of result.json, where its status is; "": there is none. */

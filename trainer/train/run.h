@@ -53,7 +53,7 @@
  * time is seconds of training, not counting interruptions. After a crash the files may be ahead of the last checkpoint:
  * resuming cuts them back to the sizes it recorded. A number that is not finite is null in JSON.
  *
- * Functions return 0, or -1 with one line in message; a line or record that could not be written in full is not there.
+ * A line or record that could not be written in full is not there.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -69,7 +69,7 @@ typedef struct run run;
  * without a checkpoint, which this one replaces. Or, with resume, opens it: the recipe must be one that can continue it
  * (recipe_compare, except as there); a torn last line is cut off. run_rewind must follow then. In both cases no other process
  * may have it open: of several that come at once, one gets it. */
-int run_open(run **out, const char *directory, const recipe *r, bool resume, int except, char *message, size_t size);
+int run_open(run **out, const char *directory, const recipe *r, bool resume, int except);
 void run_close(run *r); /* NULL is fine */
 /* Closes one in which nothing was done yet; what run_open has made does not stay. NULL is fine. */
 void run_discard(run *r);
@@ -78,10 +78,10 @@ bool run_begins_again(const run *r);
 const char *run_directory(const run *r);
 
 /* More fields of machine.json: keys and values. */
-int run_describe(run *r, int n, const char *const (*pairs)[2], char *message, size_t size);
+int run_describe(run *r, int n, const char *const (*pairs)[2]);
 
 /* data.json. */
-int run_add_data(run *r, int n, const task_part *parts, char *message, size_t size);
+int run_add_data(run *r, int n, const task_part *parts);
 
 /* Numbers by name. What is NAN is left out. */
 enum { RUN_VALUES = 24 };
@@ -102,19 +102,19 @@ typedef struct run_metrics {
 void run_measured(run_metrics *m, const char *name, double value);
 void run_counted(run_metrics *m, const char *name, double value);
 
-int run_add_metrics(run *r, const run_metrics *m, char *message, size_t size);
-int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *message, size_t size);
-int run_add_sample(run *r, int64_t step, int n, const task_text *texts, char *message, size_t size);
+int run_add_metrics(run *r, const run_metrics *m);
+int run_add_histogram(run *r, int64_t step, const adamod_statistics *s);
+int run_add_sample(run *r, int64_t step, int n, const task_text *texts);
 
 /* Pushes everything to disk and tells how long each file is, as text for a checkpoint's metadata. RUN_MARK bytes are
  * always enough for it. */
 #define RUN_MARK 512
-int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size);
+int run_mark(run *r, char *mark, size_t mark_size);
 /* The way back: cuts the files to a mark, or with NULL to their beginnings (a run that died before its first
  * checkpoint); writes the recipe of now, and removes result.json. Checks all files before it cuts one: run_check_mark
  * does that alone. */
-int run_rewind(run *r, const char *mark, char *message, size_t size);
-int run_check_mark(const run *r, const char *mark, char *message, size_t size);
+int run_rewind(run *r, const char *mark);
+int run_check_mark(const run *r, const char *mark);
 
 /* valid and final, of the test or else the validation set, may be NULL. */
 typedef struct run_result {
@@ -125,7 +125,7 @@ typedef struct run_result {
     bool early; /* finished because train.patience was at its end */
 } run_result;
 /* *training_loss: as it was written; NAN: there is none. */
-int run_finish(run *r, const run_result *result, double *training_loss, char *message, size_t size);
+int run_finish(run *r, const run_result *result, double *training_loss);
 
 /* Whether there is nothing in a directory but what a run has before its first checkpoint, of a task of the recipe's: it can be
  * begun again. False also where there is no directory. */

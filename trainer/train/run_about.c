@@ -18,29 +18,28 @@
 #include <time.h>
 #include <unistd.h>
 
-static int write_whole(const run *r, const char *name, const char *text, size_t n, const run_line *to) {
-    char *path = run_path(r, name, to);
-    const int status = path ? text_write(path, (text_slice){text, n}, to->message, to->size) : -1;
+static int write_whole(const run *r, const char *name, const char *text, size_t n) {
+    char *path = run_path(r, name);
+    const int status = path ? text_write(path, (text_slice){text, n}) : -1;
     free(path);
     return status;
 }
 
-int run_write_json(const run *r, const char *name, json *j, const run_line *to) {
+int run_write_json(const run *r, const char *name, json *j) {
     json_end_line(j);
-    const int status =
-        j->failed ? run_fail_at(r, name, to, "cannot write", ENOMEM) : write_whole(r, name, j->text, j->n, to);
+    const int status = j->failed ? run_fail_at(r, name, "cannot write", ENOMEM) : write_whole(r, name, j->text, j->n);
     json_free(j);
     return status;
 }
 
-int run_write_recipe(const run *r, const run_line *to) {
+int run_write_recipe(const run *r) {
     char *text = NULL;
     size_t n = 0;
     FILE *file = open_memstream(&text, &n);
     int status = file ? recipe_write(&r->recipe, file) : -1;
     if (file && fclose(file)) status = -1;
-    if (status) (void)run_fail_at(r, "recipe.yaml", to, "cannot write", ENOMEM);
-    else status = write_whole(r, "recipe.yaml", text, n, to);
+    if (status) (void)run_fail_at(r, "recipe.yaml", "cannot write", ENOMEM);
+    else status = write_whole(r, "recipe.yaml", text, n);
     free(text);
     return status;
 }
@@ -85,19 +84,19 @@ static void add_machine(const run *r, json *j) {
     json_close(j, '}');
 }
 
-int run_write_machine(run *r, const run_line *to) {
+int run_write_machine(run *r) {
     json j = {0};
     for (int i = 2; r->resume && !*r->machine; i++) { /* each process leaves its own */
         char name[sizeof r->machine];
         snprintf(name, sizeof name, "machine.%d.json", i);
-        char *path = run_path(r, name, to);
+        char *path = run_path(r, name);
         if (!path) return -1;
         if (access(path, F_OK) != 0) snprintf(r->machine, sizeof r->machine, "%s", name);
         free(path);
     }
     if (!*r->machine) snprintf(r->machine, sizeof r->machine, "machine.json");
     add_machine(r, &j);
-    return run_write_json(r, r->machine, &j, to);
+    return run_write_json(r, r->machine, &j);
 }
 
 static void add_metric(json *j, const metric *m) {
@@ -118,7 +117,7 @@ static void add_metric(json *j, const metric *m) {
     json_close(j, '}');
 }
 
-int run_write_task(const run *r, const run_line *to) {
+int run_write_task(const run *r) {
     const task *t = recipe_task(&r->recipe);
     json j = {0};
     json_open(&j, '{');
@@ -139,11 +138,10 @@ int run_write_task(const run *r, const run_line *to) {
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    return run_write_json(r, "task.json", &j, to);
+    return run_write_json(r, "task.json", &j);
 }
 
-int run_add_data(run *r, int n, const task_part *parts, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_add_data(run *r, int n, const task_part *parts) {
     json j = {0};
     json_open(&j, '{');
     json_key(&j, "parts");
@@ -162,17 +160,16 @@ int run_add_data(run *r, int n, const task_part *parts, char *message, size_t si
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    return run_write_json(r, "data.json", &j, &to);
+    return run_write_json(r, "data.json", &j);
 }
 
-int run_describe(run *r, int n, const char *const (*pairs)[2], char *message, size_t size) {
-    const run_line to = {message, size};
+int run_describe(run *r, int n, const char *const (*pairs)[2]) {
     for (int i = 0; i < n; i++) {
-        if (r->n_descriptions == RUN_DESCRIPTIONS) return run_fail_at(r, "machine.json", &to, pairs[i][0], E2BIG);
+        if (r->n_descriptions == RUN_DESCRIPTIONS) return run_fail_at(r, "machine.json", pairs[i][0], E2BIG);
         char(*pair)[128] = r->description[r->n_descriptions++];
         snprintf(pair[0], sizeof pair[0], "%s", pairs[i][0]);
         snprintf(pair[1], sizeof pair[1], "%s", pairs[i][1]);
     }
     /* A resumed run says what it runs on once it really goes on. */
-    return *r->machine || !r->resume ? run_write_machine(r, &to) : 0;
+    return *r->machine || !r->resume ? run_write_machine(r) : 0;
 }

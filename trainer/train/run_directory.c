@@ -15,7 +15,7 @@
 
 #include "support/directory.h"
 #include "core/file.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "train/checkpoints.h"
 
 #include <dirent.h>
@@ -106,9 +106,7 @@ static bool is_at(int fd, const char *path) {
     return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-static int fail_in_use(const run *r, const run_line *to) {
-    return text_fail(to->message, to->size, "%s is in use by another process", r->directory);
-}
+static int fail_in_use(const run *r) { return adamod__refuse("%s is in use by another process", r->directory); }
 
 static void let_go(run *r) {
     run_file *f = &r->file[RUN_METRICS];
@@ -119,48 +117,46 @@ static void let_go(run *r) {
 
 /* Between opening and locking, who had the file may have removed it: 1 then, and it is worth another try. Where locks do not
  * exist, who makes the file has it. */
-static int lock(run *r, const char *path, const run_line *to) {
+static int lock(run *r, const char *path) {
     run_file *f = &r->file[RUN_METRICS];
-    const int status = run_open_file(r, RUN_METRICS, to);
+    const int status = run_open_file(r, RUN_METRICS);
     if (status) return status;
     const int error = flock(f->fd, LOCK_EX | LOCK_NB) ? errno : 0;
-    if (error == EWOULDBLOCK) return let_go(r), fail_in_use(r, to);
+    if (error == EWOULDBLOCK) return let_go(r), fail_in_use(r);
     r->owned = !error || f->made;
     if (is_at(f->fd, path)) return 0;
-    return let_go(r), fail_in_use(r, to), 1;
+    return let_go(r), fail_in_use(r), 1;
 }
 
 enum { TRIES = 100 }; /* each fails because another process came or went just then */
 
-static int fail_not_empty(const run *r, const run_line *to) {
-    return text_fail(to->message, to->size,
-                     "%s exists and is not empty: choose another --out, or --resume to continue it", r->directory);
+static int fail_not_empty(const run *r) {
+    return adamod__refuse("%s exists and is not empty: choose another --out, or --resume to continue it", r->directory);
 }
 
 /* Makes the directory, and sees that no other's file is among what is there. Files that come and go meanwhile may look like
  * that: 1 then, unless it is the last time. */
-static int prepare(run *r, const char *path, bool last_time, const run_line *to) {
+static int prepare(run *r, const char *path, bool last_time) {
     bool made = false;
     const int error = directory_make(r->directory, &made);
-    if (error)
-        return text_fail(to->message, to->size, "%s: cannot make the directory: %s", r->directory, strerror(error));
+    if (error) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make the directory: %s", r->directory, strerror(error));
     r->made |= made;
     if (access(path, F_OK) == 0) return 0;
     const contents found = look(r->directory, r->recipe.tasks);
     if (found == UNREADABLE) {
         const int gone = errno == ENOENT;
-        return text_fail(to->message, to->size, "%s: %s", r->directory, strerror(errno)), gone ? 1 : -1;
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", r->directory, strerror(errno)), gone ? 1 : -1;
     }
     if (found != OTHERS) return 0;
-    return fail_not_empty(r, to), access(path, F_OK) == 0 || !last_time ? 1 : -1;
+    return fail_not_empty(r), access(path, F_OK) == 0 || !last_time ? 1 : -1;
 }
 
-static int take_lock(run *r, const run_line *to) {
-    char *path = run_path(r, lock_name, to);
+static int take_lock(run *r) {
+    char *path = run_path(r, lock_name);
     int status = path ? 1 : -1;
     for (int i = 0; status > 0 && i < TRIES; i++) {
-        status = r->resume ? 0 : prepare(r, path, i >= 3, to);
-        if (!status) status = lock(r, path, to);
+        status = r->resume ? 0 : prepare(r, path, i >= 3);
+        if (!status) status = lock(r, path);
     }
     free(path);
     return status ? -1 : 0;
@@ -176,65 +172,64 @@ static bool is_own(const run_file *f) {
     return adamod__file_read(f->fd, 0, text, sizeof text, &got) == 0 && memcmp(text, beginning, (size_t)got) == 0;
 }
 
-static int remove_at(const run *r, int directory, const char *name, const run_line *to) {
-    return unlinkat(directory, name, 0) && errno != ENOENT ? run_fail_at(r, name, to, "cannot remove", errno) : 0;
+static int remove_at(const run *r, int directory, const char *name) {
+    return unlinkat(directory, name, 0) && errno != ENOENT ? run_fail_at(r, name, "cannot remove", errno) : 0;
 }
 
 /* What writers of checkpoints that were killed have left. */
-static int clear_checkpoints(const run *r, const run_line *to) {
-    char *path = run_path(r, checkpoints_name, to);
+static int clear_checkpoints(const run *r) {
+    char *path = run_path(r, checkpoints_name);
     int status = path ? 0 : -1;
-    if (path && access(path, F_OK) == 0) status = checkpoint_prune(path, SIZE_MAX, NULL, NULL, to->message, to->size);
+    if (path && access(path, F_OK) == 0) status = checkpoint_prune(path, SIZE_MAX, NULL, NULL);
     free(path);
     return status;
 }
 
 /* What a run without a checkpoint has left. The recipe stays until the new one replaces it: it may be the one that was just
  * read. */
-static int clear(run *r, const run_line *to) {
+static int clear(run *r) {
     run_file *f = &r->file[RUN_METRICS];
     DIR *d = opendir(r->directory);
-    int status = d ? 0 : text_fail(to->message, to->size, "%s: %s", r->directory, strerror(errno));
+    int status = d ? 0 : adamod__fail(ADAMOD_ERROR_IO, "%s: %s", r->directory, strerror(errno));
     for (struct dirent *e; !status && (e = readdir(d));) {
         const char *name = e->d_name;
         if (begins_with(name, ".adamod-") || strcmp(name, lock_name) == 0 || !is_runs(name, r->recipe.tasks)) continue;
         r->again = true;
         if (strcmp(name, recipe_name) == 0) r->had_recipe = true;
-        else status = remove_at(r, dirfd(d), name, to);
+        else status = remove_at(r, dirfd(d), name);
     }
     if (d) closedir(d);
-    if (status || clear_checkpoints(r, to)) return -1;
+    if (status || clear_checkpoints(r)) return -1;
     adamod__file_clean(r->directory);
     const int error = f->size ? adamod__file_cut(f->fd, 0) : 0;
-    if (error) return run_fail_at(r, f->name, to, "cannot truncate", error);
+    if (error) return run_fail_at(r, f->name, "cannot truncate", error);
     f->size = 0;
     r->cleared = true;
     return 0;
 }
 
-int run_take_new(run *r, const run_line *to) {
-    if (take_lock(r, to)) return -1;
+int run_take_new(run *r) {
+    if (take_lock(r)) return -1;
     const contents found = look(r->directory, r->recipe.tasks);
-    if (found == UNREADABLE) return text_fail(to->message, to->size, "%s: %s", r->directory, strerror(errno));
-    if (found == OTHERS || !r->owned || !is_own(&r->file[RUN_METRICS])) return fail_not_empty(r, to);
-    return clear(r, to);
+    if (found == UNREADABLE) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", r->directory, strerror(errno));
+    if (found == OTHERS || !r->owned || !is_own(&r->file[RUN_METRICS])) return fail_not_empty(r);
+    return clear(r);
 }
 
-int run_take_existing(run *r, const run_line *to) {
-    char *path = run_path(r, recipe_name, to);
+int run_take_existing(run *r) {
+    char *path = run_path(r, recipe_name);
     if (!path) return -1;
     const int error = access(path, F_OK) ? errno : 0;
     free(path);
     if (error)
-        return text_fail(to->message, to->size, "%s: no run to resume: recipe.yaml: %s", r->directory, strerror(error));
-    return take_lock(r, to);
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: no run to resume: recipe.yaml: %s", r->directory, strerror(error));
+    return take_lock(r);
 }
 
 /* ---- Giving it up ------------------------------------------------------------------------------------------------ */
 
 static void remove_own(const run *r, const char *name) {
-    char unused[8];
-    char *path = run_path(r, name, &(run_line){unused, sizeof unused});
+    char *path = run_path(r, name);
     if (path) (void)remove(path);
     free(path);
 }

@@ -36,40 +36,34 @@ struct run {
     int n_descriptions;
 };
 
-/* Where to complain. */
-typedef struct run_line {
-    char *message;
-    size_t size;
-} run_line;
-
 /* Returns -1, with "DIRECTORY/NAME: what: the error's text". */
-int run_fail_at(const run *r, const char *name, const run_line *to, const char *what, int error);
+int run_fail_at(const run *r, const char *name, const char *what, int error);
 /* DIRECTORY/NAME in memory of its own; without memory there is a message. */
-char *run_path(const run *r, const char *name, const run_line *to);
+char *run_path(const run *r, const char *name);
 
 /* A line for one of the files that grow and, unless e is empty, a record for TensorBoard; both or none. Frees j and e. */
-int run_append(run *r, int index, json *j, tfevents *e, const run_line *to);
+int run_append(run *r, int index, json *j, tfevents *e);
 
 /* Opens one of the files that grow, and makes it if it is not there: 0, or -1; 1: another process has just made it, or removed
  * the directory. */
-int run_open_file(run *r, int index, const run_line *to);
+int run_open_file(run *r, int index);
 
 /* ---- run_directory.c ---- */
 
 /* Takes a directory for this process alone, with metrics.jsonl open. For a new run it is made, and what one without a
  * checkpoint has left is removed, but its recipe; what holds anything else is refused, as it is. An existing one has a
  * recipe. */
-int run_take_new(run *r, const run_line *to);
-int run_take_existing(run *r, const run_line *to);
+int run_take_new(run *r);
+int run_take_existing(run *r);
 /* Removes what this process has made there, if it has the directory. */
 void run_give_up(run *r);
 
 /* ---- run_about.c ---- */
 
-int run_write_json(const run *r, const char *name, json *j, const run_line *to); /* frees j */
-int run_write_recipe(const run *r, const run_line *to);
-int run_write_machine(run *r, const run_line *to); /* a resumed run's is machine.N.json, for the first N that is free */
-int run_write_task(const run *r, const run_line *to);
+int run_write_json(const run *r, const char *name, json *j); /* frees j */
+int run_write_recipe(const run *r);
+int run_write_machine(run *r); /* a resumed run's is machine.N.json, for the first N that is free */
+int run_write_task(const run *r);
 
 /* ---- run_records.c ---- */
 

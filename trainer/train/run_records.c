@@ -38,8 +38,7 @@ void run_put_metrics(const run_metrics *m, json *j, tfevents *e) {
     }
 }
 
-int run_add_metrics(run *r, const run_metrics *m, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_add_metrics(run *r, const run_metrics *m) {
     json j = {0};
     tfevents e = {0};
     json_open(&j, '{');
@@ -47,7 +46,7 @@ int run_add_metrics(run *r, const run_metrics *m, char *message, size_t size) {
     run_put_metrics(m, &j, &e);
     tfevents_end(&e);
     json_close(&j, '}');
-    return run_append(r, RUN_METRICS, &j, &e, &to);
+    return run_append(r, RUN_METRICS, &j, &e);
 }
 
 static void add_counts(json *j, const char *name, const int64_t *counts) {
@@ -76,8 +75,7 @@ static void add_histogram(tfevents *e, const char *tag, double least, double mos
     tfevents_add_histogram(e, tag, &h);
 }
 
-int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_add_histogram(run *r, int64_t step, const adamod_statistics *s) {
     const struct {
         const char *name;
         double value;
@@ -107,11 +105,10 @@ int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *me
         add_histogram(&e, "learning_rate/after_bound", s->step_min, s->step_max, s->step);
         tfevents_end(&e);
     }
-    return run_append(r, RUN_HISTOGRAMS, &j, &e, &to);
+    return run_append(r, RUN_HISTOGRAMS, &j, &e);
 }
 
-int run_add_sample(run *r, int64_t step, int n, const task_text *texts, char *message, size_t size) {
-    const run_line to = {message, size};
+int run_add_sample(run *r, int64_t step, int n, const task_text *texts) {
     json j = {0};
     tfevents none = {0};
     json_open(&j, '{');
@@ -119,5 +116,5 @@ int run_add_sample(run *r, int64_t step, int n, const task_text *texts, char *me
     json_integer(&j, step);
     for (int i = 0; i < n; i++) json_pair(&j, texts[i].name, texts[i].text);
     json_close(&j, '}');
-    return run_append(r, RUN_SAMPLES, &j, &none, &to);
+    return run_append(r, RUN_SAMPLES, &j, &none);
 }

@@ -1,7 +1,6 @@
 #include "train/shard.h"
 
 #include "core/error.h"
-#include "support/text.h"
 #include "optim/optim.h"
 
 #include <math.h>
@@ -74,13 +73,13 @@ static adamod_status leave_decisions(shard *s, adamod_optimizer *own) {
     return status ? status : adamod_set_text(own, "nonfinite", "pass");
 }
 
-static int take_part(shard *s, char *message, size_t size) {
+static int take_part(shard *s) {
     adamod_optimizer *own = NULL;
-    if (experiment_optimizer(s->e, own_first(s), own_end(s), false, &own, message, size)) return -1;
+    if (experiment_optimizer(s->e, own_first(s), own_end(s), false, &own)) return -1;
     const adamod_status status = leave_decisions(s, own);
     if (status) {
         adamod_free(own);
-        return experiment_failed(status, message, size);
+        return status;
     }
     adamod_free(s->e->optimizer);
     s->e->optimizer = own;
@@ -107,14 +106,14 @@ static const char *refused(const experiment *e) {
     return NULL;
 }
 
-int shard_open(shard **out, experiment *e, char *message, size_t size) {
-    if (refused(e)) return text_fail(message, size, "%s", refused(e));
+int shard_open(shard **out, experiment *e) {
+    if (refused(e)) return adamod__refuse("%s", refused(e));
     shard *s = calloc(1, sizeof *s);
     if (s) s->first = calloc((size_t)comm_size(e->comm) + 1, sizeof *s->first);
     if (s) s->parts = calloc((size_t)comm_size(e->comm) + 1, sizeof *s->parts);
     if (!s || !s->first || !s->parts) {
         shard_free(s);
-        return text_fail(message, size, "out of memory for shares of the optimizer");
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for shares of the optimizer");
     }
     s->e = e;
     share_out(s);
@@ -122,12 +121,11 @@ int shard_open(shard **out, experiment *e, char *message, size_t size) {
     int idle = 0;
     while (idle < comm_size(e->comm) && trains_some(s, idle)) idle++;
     if (e->params->on_device && idle < comm_size(e->comm)) {
-        text_fail(message, size, "train.shard: all parameters of rank %d are frozen, and on a GPU each must train some",
-                  idle);
+        adamod__refuse("train.shard: all parameters of rank %d are frozen, and on a GPU each must train some", idle);
         shard_free(s);
         return -1;
     }
-    if (take_part(s, message, size)) {
+    if (take_part(s)) {
         shard_free(s);
         return -1;
     }
@@ -156,10 +154,7 @@ static adamod_status spread(const shard *s, bool to_evaluate) {
 }
 
 static adamod_status agree(const shard *s, adamod_status status) {
-    char message[512] = "";
-    if (status) snprintf(message, sizeof message, "%s", adamod__last_message());
-    const int agreed = comm_agree(s->e->comm, status, message, sizeof message);
-    return agreed ? adamod__fail((adamod_status)agreed, "%s", message) : ADAMOD_OK;
+    return (adamod_status)comm_agree(s->e->comm, status);
 }
 
 adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, bool *taken) {
@@ -178,18 +173,16 @@ adamod_status shard_step_on_device(shard *s) {
     return status ? status : spread(s, false);
 }
 
-int shard_evaluation(shard *s, bool on, char *message, size_t size) {
+int shard_evaluation(shard *s, bool on) {
     if (adamod__evaluation_weight(s->e->optimizer) == 0) return 0;
-    int failed = experiment_failed(adamod_evaluation(s->e->optimizer, on), message, size);
-    failed = comm_agree(s->e->comm, failed, message, size);
-    return failed ? -1 : experiment_failed(spread(s, true), message, size);
+    int failed = adamod_evaluation(s->e->optimizer, on);
+    failed = comm_agree(s->e->comm, failed);
+    return failed ? -1 : spread(s, true);
 }
 
 /* ---- states of all ---- */
 
-int shard_full(shard *s, adamod_optimizer **full, char *message, size_t size) {
-    return experiment_optimizer(s->e, 0, s->e->params->n, true, full, message, size);
-}
+int shard_full(shard *s, adamod_optimizer **full) { return experiment_optimizer(s->e, 0, s->e->params->n, true, full); }
 
 static size_t bytes_of(const adamod__st_tensor *t) {
     size_t bits = adamod__st_dtype_bits(t->dtype);
@@ -248,18 +241,18 @@ static adamod_status count_updates(adamod_optimizer *opt, int64_t steps) {
     return adamod_tensors(opt) > 0 && steps > 0 ? adamod_set_tensor_steps(opt, 0, steps) : ADAMOD_OK;
 }
 
-int shard_gather(shard *s, adamod_optimizer **full, char *message, size_t size) {
+int shard_gather(shard *s, adamod_optimizer **full) {
     adamod__state_list own = {0}, all = {0};
     const bool first = comm_rank(s->e->comm) == 0;
     *full = NULL;
-    int failed = experiment_failed(adamod__state_list_make(s->e->optimizer, "", &own), message, size);
-    if (!failed && first) failed = shard_full(s, full, message, size);
-    if (!failed && first) failed = experiment_failed(adamod__state_list_make(*full, "", &all), message, size);
-    failed = comm_agree(s->e->comm, failed, message, size);
+    int failed = adamod__state_list_make(s->e->optimizer, "", &own);
+    if (!failed && first) failed = shard_full(s, full);
+    if (!failed && first) failed = adamod__state_list_make(*full, "", &all);
+    failed = comm_agree(s->e->comm, failed);
     if (!failed) send_all(s, &own, first ? &all : NULL);
     int steps = (int)adamod_steps(s->e->optimizer); /* 0 where a rank has no parameters */
     if (!failed) comm_most(s->e->comm, &steps, 1);
-    if (!failed && first) failed = experiment_failed(count_updates(*full, steps), message, size);
+    if (!failed && first) failed = count_updates(*full, steps);
     adamod__state_list_free(&own);
     adamod__state_list_free(&all);
     if (failed) {
@@ -269,11 +262,11 @@ int shard_gather(shard *s, adamod_optimizer **full, char *message, size_t size) 
     return failed ? -1 : 0;
 }
 
-int shard_take(shard *s, adamod_optimizer *full, char *message, size_t size) {
+int shard_take(shard *s, adamod_optimizer *full) {
     adamod__state_list all = {0};
     adamod_status status = adamod__state_list_make(full, "", &all);
     if (!status) status = adamod__state_take(s->e->optimizer, &all);
     if (!status) status = count_updates(s->e->optimizer, adamod_steps(full));
     adamod__state_list_free(&all);
-    return experiment_failed(status, message, size);
+    return status;
 }

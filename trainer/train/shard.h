@@ -6,7 +6,7 @@
  * are checkpoints everywhere: any number of ranks goes on from them, sharded or not. States of all ranks are together on the
  * host only.
  *
- * Functions are called by all ranks; those with a message return 0, or -1 with one line there.
+ * Functions are called by all ranks.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -16,7 +16,7 @@
 #include "train/task.h"
 
 /* The experiment's optimizer becomes that of this rank's parameters. Before the experiment has its exchange. */
-int shard_open(shard **out, experiment *e, char *message, size_t size);
+int shard_open(shard **out, experiment *e);
 void shard_free(shard *s); /* NULL is fine */
 
 /* As exchange_options have them; NULL: there is no shard. */
@@ -27,12 +27,12 @@ adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, b
 /* On a device, with the optimizer's own grad_scale; it can be recorded. */
 adamod_status shard_step_on_device(shard *s);
 /* As adamod_evaluation, of all parameters. */
-int shard_evaluation(shard *s, bool on, char *message, size_t size);
+int shard_evaluation(shard *s, bool on);
 
 /* Of all ranks' states: an optimizer on rank 0, to be freed; NULL on the others. */
-int shard_gather(shard *s, adamod_optimizer **full, char *message, size_t size);
+int shard_gather(shard *s, adamod_optimizer **full);
 /* An optimizer of all parameters; each rank then takes its own states from what was loaded into it, and frees it. */
-int shard_full(shard *s, adamod_optimizer **full, char *message, size_t size);
-int shard_take(shard *s, adamod_optimizer *full, char *message, size_t size);
+int shard_full(shard *s, adamod_optimizer **full);
+int shard_take(shard *s, adamod_optimizer *full);
 
 #endif

@@ -1,8 +1,6 @@
 /* task.h - what differs between translation, images and language modelling, as one table of functions. The loop, the
  * optimizer, checkpoints, resuming, averaging, comparisons and reports are the same for all, and know nothing else.
  *
- * Functions that can fail return 0, or -1 with one line in message.
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ADAMOD_TASK_H
@@ -36,8 +34,8 @@ typedef enum task_use {
 struct task_model {
     const char *kind;
     const key_table *keys;
-    /* What no single key can tell: NULL, or the path of the key that is wrong and in why what is wrong. */
-    const char *(*check)(const recipe *r, char *why, size_t size);
+    /* What no single key can tell: NULL, or the path of the key that is wrong with a message about it. */
+    const char *(*check)(const recipe *r);
 };
 
 /* A batch that was fed to a plan. */
@@ -72,7 +70,7 @@ typedef struct task_text {
     const char *name, *text;
 } task_text;
 typedef void (*task_fact)(void *context, const char *name, const char *value);
-typedef int (*task_sample)(void *context, int n, const task_text *texts, char *message, size_t size);
+typedef int (*task_sample)(void *context, int n, const task_text *texts);
 
 /* What the functions below are given: the task's own memory in state, and what the loop has made for it. */
 typedef struct experiment experiment;
@@ -88,8 +86,8 @@ struct task {
     const metric *metrics;           /* the first is "loss" */
     int n_metrics;
     bool carries; /* a training batch goes on from the state that the one before it left in the model */
-    bool (*measures)(const recipe *r, int index);                  /* which of them, with this recipe; NULL: all */
-    const char *(*check)(const recipe *r, char *why, size_t size); /* as a model's */
+    bool (*measures)(const recipe *r, int index); /* which of them, with this recipe; NULL: all */
+    const char *(*check)(const recipe *r);        /* as a model's */
     /* For reports; each may be NULL. */
     const char *answers;         /* what its answers are called, plural: "Translations" */
     const char *limit;           /* the key that limits how many samples an evaluation on the way answers */
@@ -98,21 +96,21 @@ struct task {
     /* Reads data and makes e->state. directory: of a run, for a model that was trained there; its data for training may
      * have changed or gone and is not read, and of what is held out a split may have gone (experiment_gone). NULL: for
      * training. A failure leaves nothing to close. */
-    int (*open)(experiment *e, const char *directory, int uses, char *message, size_t size);
+    int (*open)(experiment *e, const char *directory, int uses);
     void (*close)(experiment *e);
 
     /* The graph of a training step. The first that is built defines the parameters. Returns the loss, as
      * nn_cross_entropy gives it, which is also the output "loss". */
     nn_value (*build)(experiment *e, nn_graph *g);
     /* After parameters were made: plans for scoring and for answers, as uses says. */
-    int (*prepare)(experiment *e, int uses, char *message, size_t size);
+    int (*prepare)(experiment *e, int uses);
 
     /* Batches of an epoch of training; where epochs differ, of the first. */
     int64_t (*batches)(const experiment *e);
     /* Feeds the next training batch to e->plan. */
     void (*next)(experiment *e, task_batch *out);
     /* Makes the batch of this number, in this epoch, the next. */
-    int (*seek)(experiment *e, int64_t epoch, int64_t index, char *message, size_t size);
+    int (*seek)(experiment *e, int64_t epoch, int64_t index);
 
     bool (*has)(const experiment *e, task_split split);
     /* Samples of a split, for estimates of time; NULL: not known. */
@@ -120,14 +118,14 @@ struct task {
     /* sample, if given, is called for each answer that the recipe wants to keep. What takes long tells how far it is by
      * experiment_progress. */
     int (*evaluate)(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
-                    task_result *out, char *message, size_t size);
+                    task_result *out);
 
     /* What the evaluation of the whole split, which came just before, tells beyond numbers, into a run's directory. NULL:
      * nothing. */
-    int (*report)(experiment *e, task_split split, int64_t step, const char *directory, char *message, size_t size);
+    int (*report)(experiment *e, task_split split, int64_t step, const char *directory);
 
     /* What gives parameters their meaning (vocabularies), into a run's directory; and its fingerprint for checkpoints. */
-    int (*save)(const experiment *e, const char *directory, char *message, size_t size);
+    int (*save)(const experiment *e, const char *directory);
     const char *const *saves; /* the names of these files, which end with NULL; NULL: there are none */
     uint64_t (*fingerprint)(const experiment *e);
     const char
@@ -191,21 +189,19 @@ struct experiment {
 };
 
 /* The experiment is empty after a failure. directory and uses as in task.open. */
-int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size);
+int experiment_open(experiment *e, const recipe *r, const char *directory, int uses);
 /* The same; until it is open, progress is told how far reading is. */
-int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress,
-                            char *message, size_t size);
+int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress);
 void experiment_close(experiment *e);
 /* One of several that train together, opened alike: shares out the batches of an update, and evaluations. */
-int experiment_join(experiment *e, comm *c, char *message, size_t size);
+int experiment_join(experiment *e, comm *c);
 
 /* Whether a parameter is trained: it is in no group that the recipe freezes. */
 bool experiment_trains(const experiment *e, const nn_param *p);
 
 /* The recipe's optimizer of those of parameters first to end - 1 that are trained. on_host: one that only keeps states, on the host, though parameters
  * may be on a device. */
-int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out, char *message,
-                         size_t size);
+int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out);
 
 /* What it computes in, whatever the recipe leaves open: "full", "tf32" or "mixed". */
 const char *experiment_precision(const experiment *e);
@@ -226,11 +222,8 @@ static inline bool experiment_is_mine(const experiment *e, int64_t i) {
     return i % comm_size(e->comm) == comm_rank(e->comm);
 }
 
-/* For tasks: a split could not be read, as message says. -1, or 0 for a model that was trained in directory: that split
+/* For tasks: a split could not be read, as the last message says. -1, or 0 for a model that was trained in directory: that split
  * is gone, but another may be what is asked for. */
-int experiment_gone(experiment *e, const char *directory, task_split split, const char *message);
-
-/* For tasks: 0, or -1 with the library's last error as the message. */
-int experiment_failed(adamod_status status, char *message, size_t size);
+int experiment_gone(experiment *e, const char *directory, task_split split);
 
 #endif

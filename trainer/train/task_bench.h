@@ -39,9 +39,8 @@ struct task_bench {
     const char *peer;         /* the model in PyTorch: src/cli/torch_PEER.py; NULL: there is none */
     const task_shape *shapes; /* NULL: none */
     double share, speedup;    /* to reach on a CPU: of the matrix library's own speed, and over PyTorch; 0: no goal */
-    /* Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. 0, or -1
-     * with one line in message. NULL: shapes need no files. */
-    int (*make)(const task_shape *shape, int batches, const char *folder, recipe *r, char *message, size_t size);
+    /* Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. NULL: shapes need no files. */
+    int (*make)(const task_shape *shape, int batches, const char *folder, recipe *r);
     /* The graph of a training step without anything random, whose loss must be PyTorch's. NULL: the task's own, outside
      * training. */
     nn_value (*check)(experiment *e, nn_graph *g);

@@ -2,7 +2,7 @@
 
 #include "support/clock.h"
 #include "core/pool.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "comm/nccl.h"
 
 #include <errno.h>
@@ -50,26 +50,24 @@ static claim claim_of(const recipe *r, const comm *c) {
 }
 
 /* The first rank that is not where rank 0 is, as what ranks exchange differs. */
-static int refuse_mixture(const claim *all, int n, char *message, size_t size) {
+static int refuse_mixture(const claim *all, int n) {
     for (int i = 1; i < n; i++) {
         const bool gpu = *all[i].gpu != '\0';
         if (gpu != (*all[0].gpu != '\0'))
-            return text_fail(message, size,
-                             "rank %d (%s) is to compute on %s, but rank 0 (%s) on %s: choose by --device", i,
-                             all[i].host, gpu ? "a GPU" : "the CPU", all[0].host, gpu ? "the CPU" : "a GPU");
+            return adamod__refuse("rank %d (%s) is to compute on %s, but rank 0 (%s) on %s: choose by --device", i,
+                                  all[i].host, gpu ? "a GPU" : "the CPU", all[0].host, gpu ? "the CPU" : "a GPU");
     }
     return 0;
 }
 
 /* The first rank whose GPU is an earlier one's. */
-static int refuse_twice(const claim *all, int n, char *message, size_t size) {
+static int refuse_twice(const claim *all, int n) {
     for (int i = 1; i < n; i++) {
         for (int k = 0; *all[i].gpu && k < i; k++) {
             if (memcmp(&all[i], &all[k], sizeof all[i]) != 0) continue;
-            return text_fail(message, size,
-                             "%s: ranks %d and %d have the same GPU: start as many ranks as there are GPUs, with "
-                             "--device cuda, or share it by --set train.comm=mpi",
-                             all[i].host, k, i);
+            return adamod__refuse("%s: ranks %d and %d have the same GPU: start as many ranks as there are GPUs, with "
+                                  "--device cuda, or share it by --set train.comm=mpi",
+                                  all[i].host, k, i);
         }
     }
     return 0;
@@ -81,15 +79,15 @@ void together_place(recipe *r, const comm *c) {
     choose_gpu(r, c);
 }
 
-int together_share(recipe *r, comm *c, char *message, size_t size) {
+int together_share(recipe *r, comm *c) {
     if (!c) return 0;
     together_place(r, c);
     const claim mine = claim_of(r, c);
     claim *all = calloc((size_t)comm_size(c), sizeof *all);
     if (!all) comm_abort(c, 1);
     comm_gather(c, &mine, sizeof mine, all);
-    int failed = refuse_mixture(all, comm_size(c), message, size);
-    if (!failed && strcmp(r->train.comm, "mpi") != 0) failed = refuse_twice(all, comm_size(c), message, size);
+    int failed = refuse_mixture(all, comm_size(c));
+    if (!failed && strcmp(r->train.comm, "mpi") != 0) failed = refuse_twice(all, comm_size(c));
     free(all);
     return failed;
 }
@@ -138,7 +136,7 @@ static uint64_t hash_weights(const nn_params *p) {
     return p->state_data ? task_hash(hash, p->state_data, (size_t)p->state_count * sizeof *p->state_data) : hash;
 }
 
-int together_compare(const experiment *e, char *message, size_t size) {
+int together_compare(const experiment *e) {
     comm *c = e->comm;
     task_part parts[TASK_MOST_PARTS];
     fingerprints mine;
@@ -157,32 +155,32 @@ int together_compare(const experiment *e, char *message, size_t size) {
     for (int i = 1; !failed && i < comm_size(c); i++) {
         const char *what = find_difference(&all[0], &all[i], parts);
         if (what)
-            failed = text_fail(message, size, "rank %d (%s): its %s is not that of rank 0 (%s)", i, all[i].host, what,
-                               all[0].host);
+            failed =
+                adamod__refuse("rank %d (%s): its %s is not that of rank 0 (%s)", i, all[i].host, what, all[0].host);
     }
     free(all);
     return failed;
 }
 
 /* A file that rank 0 makes there for the others to find: what else has the name of the run's files may be another run's. */
-static int leave_mark(const char *mark, char *message, size_t size) {
+static int leave_mark(const char *mark) {
     const int fd = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) return close(fd);
-    return text_fail(message, size, "%s: cannot write: %s", mark, strerror(errno));
+    return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot write: %s", mark, strerror(errno));
 }
 
-int together_see(comm *c, const char *directory, char *message, size_t size) {
+int together_see(comm *c, const char *directory) {
     char mark[4200];
     uint64_t now = (uint64_t)(1e6 * clock_wall_seconds());
     const bool first = comm_rank(c) == 0;
     if (!c) return 0;
     comm_broadcast(c, &now, sizeof now, 0);
     snprintf(mark, sizeof mark, "%s/.ranks-%016" PRIx64, directory, now);
-    if (comm_agree(c, first ? leave_mark(mark, message, size) : 0, message, size)) return -1;
-    int failed = access(mark, F_OK) ? text_fail(message, size, "%s: cannot see what rank 0 has there: %s: %s",
-                                                directory, comm_local(c).host, strerror(errno))
+    if (comm_agree(c, first ? leave_mark(mark) : 0)) return -1;
+    int failed = access(mark, F_OK) ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot see what rank 0 has there: %s: %s",
+                                                   directory, comm_local(c).host, strerror(errno))
                                     : 0;
-    failed = comm_agree(c, failed, message, size);
+    failed = comm_agree(c, failed);
     if (first) unlink(mark);
     return failed ? -1 : 0;
 }

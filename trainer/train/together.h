@@ -1,6 +1,6 @@
 /* together.h - how ranks begin a run together: who takes which cores and GPU, and whether all are about to do the same.
  *
- * Every function is called by all ranks; those that can fail return 0 on all of them, or -1 with the same line in message.
+ * Every function is called by all ranks; those that can fail do so on all of them, with the same message.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -15,12 +15,12 @@
 void together_place(recipe *r, const comm *c);
 /* The same of ranks that train: some on GPUs and some not are refused, and so is a GPU that two ask for, unless train.comm is
  * mpi. */
-int together_share(recipe *r, comm *c, char *message, size_t size);
+int together_share(recipe *r, comm *c);
 
 /* Whether recipe, data and the model's weights are the same everywhere; the program is (comm.h). */
-int together_compare(const experiment *e, char *message, size_t size);
+int together_compare(const experiment *e);
 
 /* Whether all ranks see the directory that rank 0 has made or opened. */
-int together_see(comm *c, const char *directory, char *message, size_t size);
+int together_see(comm *c, const char *directory);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "support/clock.h"
 #include "core/pool.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "nn/profile.h"
 #include "train/checkpoint.h"
 #include "train/checkpoints.h"
@@ -43,9 +43,7 @@ typedef struct trainer {
 static double seconds(const trainer *t) { return clock_seconds() - t->started; }
 
 /* What one rank could not do, no rank has done. */
-static int together(const trainer *t, int failed, char *message, size_t size) {
-    return comm_agree(t->o->comm, failed, message, size) ? -1 : 0;
-}
+static int together(const trainer *t, int failed) { return comm_agree(t->o->comm, failed) ? -1 : 0; }
 
 /* What any rank was told by a signal or by its writer, all are. */
 static void ask_user(trainer *t) {
@@ -79,7 +77,7 @@ static bool pauses(const trainer *t, int64_t step) {
            epochs_due(t->s.epoch, r->train.keep_every, step) || t->save || step == t->s.steps || t->stop;
 }
 
-static int record(trainer *t, const update *u, char *message, size_t size) {
+static int record(trainer *t, const update *u) {
     const recipe *r = &t->s.recipe;
     if (!t->run) return 0;
     if (wants_metrics(&t->s, u->step)) {
@@ -95,12 +93,12 @@ static int record(trainer *t, const update *u, char *message, size_t size) {
         run_counted(&m, t->s.task->items, (double)u->items);
         run_measured(&m, rate, (double)u->own_items / (u->end - u->begin));
         run_measured(&m, "grad_norm", u->norm < 0 ? NAN : u->norm);
-        if (run_add_metrics(t->run, &m, message, size)) return -1;
+        if (run_add_metrics(t->run, &m)) return -1;
     }
     if (wants_histogram(r, u->step) && !t->s.shard) {
         adamod_statistics *s = malloc(sizeof *s);
         const bool have = s && adamod_get_statistics(t->s.optimizer, -1, s) == ADAMOD_OK;
-        const int failed = have ? run_add_histogram(t->run, u->step, s, message, size) : 0;
+        const int failed = have ? run_add_histogram(t->run, u->step, s) : 0;
         free(s);
         return failed;
     }
@@ -108,16 +106,16 @@ static int record(trainer *t, const update *u, char *message, size_t size) {
 }
 
 /* An update that was passed over has a line without a loss. */
-static int record_skipped(trainer *t, const update *u, char *message, size_t size) {
+static int record_skipped(trainer *t, const update *u) {
     run_metrics m = {.kind = "train", .step = u->step};
     run_counted(&m, "epoch", u->epoch);
     run_counted(&m, "time", u->end);
     run_counted(&m, t->s.task->items, (double)u->items);
-    return t->run ? run_add_metrics(t->run, &m, message, size) : 0;
+    return t->run ? run_add_metrics(t->run, &m) : 0;
 }
 
 /* Takes in what the update gave, once it is done. Sets t->diverged where the recipe says to stop. */
-static int conclude(trainer *t, update *u, char *message, size_t size) {
+static int conclude(trainer *t, update *u) {
     u->end = seconds(t);
     if (u->begin < t->last_end) u->begin = t->last_end; /* it was begun while another was under way */
     t->last_end = u->end;
@@ -125,30 +123,28 @@ static int conclude(trainer *t, update *u, char *message, size_t size) {
         snprintf(t->diverged, sizeof t->diverged, "%s", u->diverged);
         return 0;
     }
-    if (!u->taken) return record_skipped(t, u, message, size);
+    if (!u->taken) return record_skipped(t, u);
     t->last_loss = u->sums[0] / u->sums[3];
-    return record(t, u, message, size);
+    return record(t, u);
 }
 
-static int end_and_conclude(trainer *t, update *u, char *message, size_t size) {
-    return together(t, update_end(&t->s, u, message, size) || conclude(t, u, message, size), message, size);
-}
+static int end_and_conclude(trainer *t, update *u) { return together(t, update_end(&t->s, u) || conclude(t, u)); }
 
 /* The next update. On a device it is concluded only after the one after it has begun, so that the device never waits for
  * the host; unless something follows that needs it done. */
-static int update_once(trainer *t, char *message, size_t size) {
+static int update_once(trainer *t) {
     const double begin = seconds(t);
     update u;
     const bool collect = wants_histogram(&t->s.recipe, t->at.step + 1);
-    if (together(t, update_begin(&t->s, &t->at, collect, &u, message, size), message, size)) return -1;
+    if (together(t, update_begin(&t->s, &t->at, collect, &u))) return -1;
     u.begin = begin;
     ask_user(t);
     if (t->pending) {
         t->pending = false;
-        if (end_and_conclude(t, &t->under_way, message, size)) return -1;
+        if (end_and_conclude(t, &t->under_way)) return -1;
         if (*t->diverged) return 0;
     }
-    if (!update_is_pending(&t->s) || *u.diverged || pauses(t, u.step)) return end_and_conclude(t, &u, message, size);
+    if (!update_is_pending(&t->s) || *u.diverged || pauses(t, u.step)) return end_and_conclude(t, &u);
     t->under_way = u;
     t->pending = true;
     return 0;
@@ -162,17 +158,17 @@ static bool is_kept(const void *trainer_, int64_t step) {
 }
 
 /* Waits for the checkpoint that is being written. */
-static int end_saving(trainer *t, char *message, size_t size) {
+static int end_saving(trainer *t) {
     char directory[1200];
-    int failed = checkpoint_end(t->writer, message, size);
+    int failed = checkpoint_end(t->writer);
     snprintf(directory, sizeof directory, "%s/checkpoints", t->o->directory);
     if (!failed && t->prune && t->run) {
         const size_t n = (size_t)t->s.recipe.train.average;
-        failed = checkpoint_prune(directory, n, is_kept, t, message, size);
+        failed = checkpoint_prune(directory, n, is_kept, t);
     }
     t->writer = NULL;
     t->prune = false;
-    return together(t, failed, message, size);
+    return together(t, failed);
 }
 
 enum { NAMES = 3 }; /* that a checkpoint may have at once */
@@ -183,59 +179,60 @@ static bool wants_states(const trainer *t, const char *name) {
     return strcmp(name, "best") != 0 && is_kept(t, t->at.step);
 }
 
-static int begin_writing(trainer *t, const char *const *names, int n, const adamod_optimizer *full, char *message,
-                         size_t size) {
+static int begin_writing(trainer *t, const char *const *names, int n, const adamod_optimizer *full) {
     char path[NAMES][1200];
     checkpoint_target targets[NAMES];
     if (!t->run) return 0;
-    if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
+    if (run_mark(t->run, t->at.mark, sizeof t->at.mark)) return -1;
     for (int i = 0; i < n; i++) {
         snprintf(path[i], sizeof path[i], "%s/checkpoints/%s.safetensors", run_directory(t->run), names[i]);
         targets[i] = (checkpoint_target){path[i], wants_states(t, names[i])};
     }
-    t->writer = checkpoint_begin(targets, n, t->s.params, full ? full : t->s.optimizer, &t->at, message, size);
+    t->writer = checkpoint_begin(targets, n, t->s.params, full ? full : t->s.optimizer, &t->at);
     return t->writer ? 0 : -1;
 }
 
 /* Where the run stands, under these names, the last of which may be "last". It is written while training goes on. */
-static int save(trainer *t, const char *const *names, int n, char *message, size_t size) {
+static int save(trainer *t, const char *const *names, int n) {
     adamod_optimizer *full = NULL;
-    if (end_saving(t, message, size)) return -1;
+    if (end_saving(t)) return -1;
     t->at.seconds = seconds(t);
-    if (t->s.shard && shard_gather(t->s.shard, &full, message, size)) return -1;
-    const int failed = begin_writing(t, names, n, full, message, size);
+    if (t->s.shard && shard_gather(t->s.shard, &full)) return -1;
+    const int failed = begin_writing(t, names, n, full);
     adamod_free(full);
-    if (together(t, failed, message, size)) return -1;
+    if (together(t, failed)) return -1;
     for (int i = 0; i < n; i++) t->prune |= strncmp(names[i], "step-", 5) == 0;
     if (strcmp(names[n - 1], "last") == 0) t->at.last_step = t->at.step;
     return 0;
 }
 
 /* The same as "last", and it is there on return. */
-static int save_last(trainer *t, char *message, size_t size) {
+static int save_last(trainer *t) {
     static const char *const name = "last";
-    return save(t, &name, 1, message, size) ? -1 : end_saving(t, message, size);
+    return save(t, &name, 1) ? -1 : end_saving(t);
 }
 
-static int exchange_weights(trainer *t, bool to_evaluate, char *message, size_t size) {
-    if (t->s.shard) return shard_evaluation(t->s.shard, to_evaluate, message, size);
-    return experiment_failed(adamod_evaluation(t->s.optimizer, to_evaluate), message, size);
+static int exchange_weights(trainer *t, bool to_evaluate) {
+    if (t->s.shard) return shard_evaluation(t->s.shard, to_evaluate);
+    return adamod_evaluation(t->s.optimizer, to_evaluate);
 }
 
 /* With the weights that the optimizer's rule is to be evaluated with, which need not be those it trains. */
-static int measure_with(trainer *t, task_split split, task_depth depth, task_sample sample, task_result *out,
-                        char *message, size_t size) {
-    char other[256];
-    if (exchange_weights(t, true, message, size)) return -1;
-    const int failed =
-        together(t, t->s.task->evaluate(&t->s, split, depth, sample, t, out, message, size), message, size);
-    if (failed) return exchange_weights(t, false, other, sizeof other), failed;
+static int measure_with(trainer *t, task_split split, task_depth depth, task_sample sample, task_result *out) {
+    adamod__failure failure;
+    if (exchange_weights(t, true)) return -1;
+    const int failed = together(t, t->s.task->evaluate(&t->s, split, depth, sample, t, out));
+    if (failed) {
+        adamod__save_failure(&failure);
+        (void)exchange_weights(t, false);
+        return adamod__fail_again(&failure);
+    }
     comm_broadcast(t->o->comm, out, sizeof *out, 0); /* on another processor it may be another in the last bit */
-    return exchange_weights(t, false, message, size);
+    return exchange_weights(t, false);
 }
 
-static int measure(trainer *t, task_split split, task_depth depth, task_result *out, char *message, size_t size) {
-    return measure_with(t, split, depth, NULL, out, message, size);
+static int measure(trainer *t, task_split split, task_depth depth, task_result *out) {
+    return measure_with(t, split, depth, NULL, out);
 }
 
 static run_metrics measured(const char *kind, const trainer *t, const task_result *result) {
@@ -256,15 +253,15 @@ static bool is_best(const trainer *t, double *value) {
     return t->at.best_step == 0 || (higher ? *value > t->at.best : *value < t->at.best);
 }
 
-static int evaluate(trainer *t, bool *best, char *message, size_t size) {
+static int evaluate(trainer *t, bool *best) {
     const double clock = clock_seconds();
     double value;
     progress_split(&t->progress, "validation");
-    if (measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size)) return -1;
+    if (measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid)) return -1;
     progress_split(&t->progress, NULL);
     t->started += clock_seconds() - clock; /* training's clock stands still */
     const run_metrics m = measured("valid", t, &t->valid);
-    if (together(t, t->run ? run_add_metrics(t->run, &m, message, size) : 0, message, size)) return -1;
+    if (together(t, t->run ? run_add_metrics(t->run, &m) : 0)) return -1;
     if (t->valid.items > 0) t->at.stale++;
     *best = is_best(t, &value);
     if (!*best) return 0;
@@ -295,14 +292,14 @@ static bool is_finite(const float *x, int64_t n) {
 
 /* An update that ruins the model shows in the loss of the next one, too late for a checkpoint between them, which would
  * replace a good one. So the parameters must be finite, and the loss of some validation data. */
-static int check_model(trainer *t, char *message, size_t size) {
+static int check_model(trainer *t) {
     const nn_params *p = t->s.params;
     const double clock = clock_seconds();
     task_result glance;
     bool finite = true;
-    if (together(t, experiment_failed(nn_params_fetch(p), message, size), message, size)) return -1;
+    if (together(t, nn_params_fetch(p))) return -1;
     for (int i = 0; finite && i < p->n; i++) finite = is_finite(p->data + p->list[i].offset, p->list[i].count);
-    if (finite && measure(t, SPLIT_VALID, TASK_GLANCE, &glance, message, size)) return -1;
+    if (finite && measure(t, SPLIT_VALID, TASK_GLANCE, &glance)) return -1;
     if (!finite || !isfinite(glance.value[0])) {
         snprintf(t->diverged, sizeof t->diverged, "the %s not finite any more after update %lld",
                  finite ? "validation loss is" : "parameters are", (long long)t->at.step);
@@ -317,11 +314,11 @@ static bool is_stale(const trainer *t) {
 }
 
 /* The user wants a checkpoint now. */
-static int save_on_demand(trainer *t, char *message, size_t size) {
+static int save_on_demand(trainer *t) {
     if (t->o->save) *t->o->save = 0;
     t->save = false;
-    if (check_model(t, message, size) || *t->diverged) return *t->diverged ? 0 : -1;
-    if (save_last(t, message, size)) return -1;
+    if (check_model(t) || *t->diverged) return *t->diverged ? 0 : -1;
+    if (save_last(t)) return -1;
     progress_say(&t->progress, "saved a checkpoint");
     return 0;
 }
@@ -329,7 +326,7 @@ static int save_on_demand(trainer *t, char *message, size_t size) {
 /* Those that the average at the end is taken over, and those to be kept for good. */
 static bool wants_step(const trainer *t) { return t->s.recipe.train.average > 0 || is_kept(t, t->at.step); }
 
-static int after_update(trainer *t, char *message, size_t size) {
+static int after_update(trainer *t) {
     const recipe *r = &t->s.recipe;
     const bool last = t->at.step == t->s.steps;
     const bool evaluates = last || epochs_due(t->s.epoch, r->train.evaluate_every, t->at.step);
@@ -338,10 +335,10 @@ static int after_update(trainer *t, char *message, size_t size) {
     char step[32];
     int n = 0;
     double clock = clock_seconds();
-    if ((evaluates || saves) && (check_model(t, message, size) || *t->diverged)) return *t->diverged ? 0 : -1;
+    if ((evaluates || saves) && (check_model(t) || *t->diverged)) return *t->diverged ? 0 : -1;
     if (evaluates) {
         bool best;
-        if (evaluate(t, &best, message, size)) return -1;
+        if (evaluate(t, &best)) return -1;
         if (best) names[n++] = "best";
         progress_spent(&t->progress, PROGRESS_EVALUATING, clock_seconds() - clock);
         show_evaluation(t);
@@ -352,27 +349,27 @@ static int after_update(trainer *t, char *message, size_t size) {
         if (wants_step(t)) names[n++] = step;
         names[n++] = "last";
     }
-    if (n > 0 && save(t, names, n, message, size)) return -1;
+    if (n > 0 && save(t, names, n)) return -1;
     if (n > 0) progress_spent(&t->progress, PROGRESS_SAVING, clock_seconds() - clock);
-    return t->save ? save_on_demand(t, message, size) : 0;
+    return t->save ? save_on_demand(t) : 0;
 }
 
 /* ---- the end ---- */
 
-static int keep_sample(void *context, int n, const task_text *texts, char *message, size_t size) {
+static int keep_sample(void *context, int n, const task_text *texts) {
     trainer *t = context;
-    return run_add_sample(t->run, t->at.step, n, texts, message, size);
+    return run_add_sample(t->run, t->at.step, n, texts);
 }
 
 /* The mean of the last checkpoints becomes one. */
-static int write_average(const trainer *t, const char *out, char *message, size_t size) {
+static int write_average(const trainer *t, const char *out) {
     enum { MOST = 100 };
     char directory[1200], paths[MOST][1300];
     const char *list[MOST];
     int64_t *steps = NULL;
     size_t n = 0;
     snprintf(directory, sizeof directory, "%s/checkpoints", t->o->directory);
-    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
+    if (checkpoint_list(directory, &steps, &n)) return -1;
     if (n > (size_t)t->s.recipe.train.average) n = (size_t)t->s.recipe.train.average;
     if (n > MOST) n = MOST;
     for (size_t i = 0; i < n; i++) {
@@ -380,7 +377,7 @@ static int write_average(const trainer *t, const char *out, char *message, size_
         list[n - 1 - i] = paths[n - 1 - i];
     }
     free(steps);
-    return n == 0 ? 0 : checkpoint_average(list, n, out, message, size);
+    return n == 0 ? 0 : checkpoint_average(list, n, out);
 }
 
 /* The model that is measured at the end. */
@@ -394,45 +391,44 @@ static void checkpoint_named(const trainer *t, const char *name, char *path, siz
     snprintf(path, size, "%s/checkpoints/%s.safetensors", t->o->directory, name);
 }
 
-static int load_tested(trainer *t, tested *out, const char *name, int64_t step, char *message, size_t size) {
+static int load_tested(trainer *t, tested *out, const char *name, int64_t step) {
     char path[1300];
     checkpoint_named(t, name, path, sizeof path);
     *out = (tested){name, step, true};
-    return together(t, checkpoint_load(path, t->s.params, NULL, NULL, message, size), message, size);
+    return together(t, checkpoint_load(path, t->s.params, NULL, NULL));
 }
 
-static int average(trainer *t, tested *out, char *message, size_t size) {
+static int average(trainer *t, tested *out) {
     char path[1300];
     checkpoint_named(t, "averaged", path, sizeof path);
-    if (together(t, t->run ? write_average(t, path, message, size) : 0, message, size)) return -1;
+    if (together(t, t->run ? write_average(t, path) : 0)) return -1;
     int there = t->run && access(path, F_OK) == 0;
     comm_most(t->o->comm, &there, 1);
     if (!there) return 0; /* there was none to take it over */
-    return load_tested(t, out, "averaged", t->at.step, message, size);
+    return load_tested(t, out, "averaged", t->at.step);
 }
 
 /* Who stops when it gets worse wants the model from before that. Where its checkpoint was removed, the last has to do. */
-static int take_best(trainer *t, tested *out, char *message, size_t size) {
-    char path[1300], unused[256];
+static int take_best(trainer *t, tested *out) {
+    char path[1300];
     checkpoint_meta meta = {0};
     checkpoint_named(t, "best", path, sizeof path);
-    int there =
-        t->run && checkpoint_info(path, &meta, NULL, unused, sizeof unused) == 0 && meta.step == t->at.best_step;
+    int there = t->run && checkpoint_info(path, &meta, NULL) == 0 && meta.step == t->at.best_step;
     comm_most(t->o->comm, &there, 1);
     if (!there) return 0;
-    if (t->at.best_step < t->at.step) return load_tested(t, out, "best", t->at.best_step, message, size);
+    if (t->at.best_step < t->at.step) return load_tested(t, out, "best", t->at.best_step);
     out->name = "best";
     return 0;
 }
 
-static int choose_tested(trainer *t, tested *out, char *message, size_t size) {
+static int choose_tested(trainer *t, tested *out) {
     *out = (tested){"last", t->at.step, false};
-    if (t->s.recipe.train.average > 0) return average(t, out, message, size);
-    return t->s.recipe.train.patience > 0 ? take_best(t, out, message, size) : 0;
+    if (t->s.recipe.train.average > 0) return average(t, out);
+    return t->s.recipe.train.patience > 0 ? take_best(t, out) : 0;
 }
 
 /* What the evaluation at the end gave, into the run's files. */
-static int write_final(trainer *t, const task_result *final, train_result *out, char *message, size_t size) {
+static int write_final(trainer *t, const task_result *final, train_result *out) {
     const task_split split = out->final_split;
     run_metrics valid = measured("valid", t, &t->valid),
                 last = measured(split == SPLIT_TEST ? "test" : "final_valid", t, final);
@@ -440,23 +436,22 @@ static int write_final(trainer *t, const task_result *final, train_result *out, 
     if (!t->run) return 0;
     last.model = out->tested;
     last.model_step = out->tested_step;
-    if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run), message, size))
-        return -1;
-    if (run_add_metrics(t->run, &last, message, size)) return -1;
-    return run_finish(t->run, &result, &out->train_loss, message, size);
+    if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run))) return -1;
+    if (run_add_metrics(t->run, &last)) return -1;
+    return run_finish(t->run, &result, &out->train_loss);
 }
 
-static int finish(trainer *t, train_result *out, char *message, size_t size) {
+static int finish(trainer *t, train_result *out) {
     const task_split split = t->s.task->has(&t->s, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
     task_result final;
     tested model;
     const double clock = clock_seconds();
-    if (end_saving(t, message, size) || choose_tested(t, &model, message, size)) return -1;
+    if (end_saving(t) || choose_tested(t, &model)) return -1;
     progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
     const task_sample sample = t->run ? keep_sample : NULL;
-    const int failed = model.loaded ? t->s.task->evaluate(&t->s, split, TASK_WHOLE, sample, t, &final, message, size)
-                                    : measure_with(t, split, TASK_WHOLE, sample, &final, message, size);
-    if (together(t, failed, message, size)) return -1;
+    const int failed = model.loaded ? t->s.task->evaluate(&t->s, split, TASK_WHOLE, sample, t, &final)
+                                    : measure_with(t, split, TASK_WHOLE, sample, &final);
+    if (together(t, failed)) return -1;
     t->started += clock_seconds() - clock;
     *out = (train_result){.status = TRAIN_FINISHED,
                           .step = t->at.step,
@@ -467,34 +462,33 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
                           .final_split = split,
                           .tested = model.name,
                           .tested_step = model.step};
-    return together(t, write_final(t, &final, out, message, size), message, size);
+    return together(t, write_final(t, &final, out));
 }
 
 /* Because the user wants it, or because it diverged; then the last checkpoint is the one before that. */
-static int stop_early(trainer *t, train_result *out, char *message, size_t size) {
-    if (end_saving(t, message, size)) return -1;
-    if (!*t->diverged && check_model(t, message, size)) return -1;
+static int stop_early(trainer *t, train_result *out) {
+    if (end_saving(t)) return -1;
+    if (!*t->diverged && check_model(t)) return -1;
     const bool diverged = *t->diverged != '\0';
-    if (!diverged && save_last(t, message, size)) return -1;
+    if (!diverged && save_last(t)) return -1;
     *out = (train_result){
         .status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED, .step = t->at.step, .seconds = seconds(t)};
     memcpy(out->reason, t->diverged, sizeof out->reason);
     const run_result result = {diverged ? "diverged" : "interrupted", out->step, out->seconds, NULL, NULL, false};
-    const int failed = t->run ? run_finish(t->run, &result, &out->train_loss, message, size) : 0;
-    return together(t, failed, message, size);
+    const int failed = t->run ? run_finish(t->run, &result, &out->train_loss) : 0;
+    return together(t, failed);
 }
 
 /* ---- the whole ---- */
 
-static int start(trainer *t, char *message, size_t size) {
+static int start(trainer *t) {
     const resume_options o = {t->o->resume, t->again, t->o->resume_from, t->o->reset, t->o->note};
-    const int failed = t->run ? resume_begin(&t->s, t->run, &o, &t->at, message, size) : 0;
-    if (together(t, failed, message, size)) return -1;
+    const int failed = t->run ? resume_begin(&t->s, t->run, &o, &t->at) : 0;
+    if (together(t, failed)) return -1;
     comm_broadcast(t->o->comm, &t->at, sizeof t->at, 0);
     t->at.recipe = &t->s.recipe;
     const bool follows = !t->run && o.resume;
-    if (together(t, follows ? resume_follow(&t->s, t->o->directory, &t->at, message, size) : 0, message, size))
-        return -1;
+    if (together(t, follows ? resume_follow(&t->s, t->o->directory, &t->at) : 0)) return -1;
     t->started = clock_seconds() - t->at.seconds;
     progress_begin(&t->progress, t->o, &t->s, t->at.step, t->at.tokens);
     t->progress.best = t->at.best;
@@ -504,7 +498,7 @@ static int start(trainer *t, char *message, size_t size) {
 }
 
 /* What the numbers were really computed with, whatever the recipe leaves open. */
-static int describe(trainer *t, char *message, size_t size) {
+static int describe(trainer *t) {
     const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
     char threads[16], ranks[16], beside[16], name[192];
     snprintf(ranks, sizeof ranks, "%d", comm_size(t->o->comm));
@@ -526,7 +520,7 @@ static int describe(trainer *t, char *message, size_t size) {
                                     {"beside", beside}};
     const int n = sizeof pairs / sizeof *pairs;
     if (!t->run) return 0;
-    return run_describe(t->run, t->o->at_once > 0 ? n : n - 1, pairs, message, size);
+    return run_describe(t->run, t->o->at_once > 0 ? n : n - 1, pairs);
 }
 
 void train_note(const experiment *e, const recipe *r, const train_options *o) {
@@ -571,32 +565,32 @@ static void note_plan(const trainer *t) {
     if (t->o->note && nn_plan_remark(t->s.plan, line, sizeof line)) t->o->note(line);
 }
 
-static int loop(trainer *t, train_result *out, char *message, size_t size) {
+static int loop(trainer *t, train_result *out) {
     while (t->at.step < t->s.steps && !is_stale(t)) {
         ask_user(t);
-        if (t->unsaved) return end_saving(t, message, size);
-        if (t->stop && !t->pending) return stop_early(t, out, message, size);
+        if (t->unsaved) return end_saving(t);
+        if (t->stop && !t->pending) return stop_early(t, out);
         const double clock = clock_seconds();
-        if (update_once(t, message, size)) return -1;
+        if (update_once(t)) return -1;
         progress_spent(&t->progress, PROGRESS_TRAINING, clock_seconds() - clock);
         progress_update(&t->progress, t->at.step, t->at.tokens, epochs_done(t->s.epoch, t->at.epoch, t->at.batch),
                         t->last_loss);
-        if (!*t->diverged && !t->pending && after_update(t, message, size)) return -1;
-        if (*t->diverged) return stop_early(t, out, message, size);
+        if (!*t->diverged && !t->pending && after_update(t)) return -1;
+        if (*t->diverged) return stop_early(t, out);
     }
-    if (t->valid.items == 0 && measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size))
+    if (t->valid.items == 0 && measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid))
         return -1; /* resumed after the last evaluation */
-    return finish(t, out, message, size);
+    return finish(t, out);
 }
 
 /* Batches of an update: at least one for each rank, of a new run; and what they were, of one that goes on. */
-static int share_batches(recipe *r, const train_options *o, char *message, size_t size) {
+static int share_batches(recipe *r, const train_options *o) {
     const int ranks = comm_size(o->comm);
     if (ranks > 1 && o->resume) {
         recipe *was = malloc(sizeof *was);
-        if (!was) return text_fail(message, size, "out of memory for a recipe");
+        if (!was) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a recipe");
         recipe_defaults(was, r->tasks);
-        const int failed = checkpoints_recipe(o->directory, was, message, size);
+        const int failed = checkpoints_recipe(o->directory, was);
         if (!failed) r->train.accumulate = was->train.accumulate;
         free(was);
         return failed;
@@ -606,38 +600,38 @@ static int share_batches(recipe *r, const train_options *o, char *message, size_
 }
 
 /* What every rank finds alike. */
-static int check_share(const experiment *e, const comm *c, char *message, size_t size) {
+static int check_share(const experiment *e, const comm *c) {
     const int64_t n = c && e->task->count ? e->task->count(e, SPLIT_TRAIN) : INT64_MAX;
     if (n >= comm_size(c)) return 0;
-    return text_fail(message, size, "%d ranks, but only %lld %s to train with: start at most as many ranks",
-                     comm_size(c), (long long)n, e->task->samples);
+    return adamod__refuse("%d ranks, but only %lld %s to train with: start at most as many ranks", comm_size(c),
+                          (long long)n, e->task->samples);
 }
 
 /* With a share of the cores, unless the recipe says how many threads there are. */
-int train_open(experiment *e, const recipe *r, const train_options *o, char *message, size_t size) {
+int train_open(experiment *e, const recipe *r, const train_options *o) {
     recipe *shared = malloc(sizeof *shared);
     progress before;
     progress_reading reading;
     const int cores = adamod__cores(), n = o->at_once;
-    int failed = shared ? 0 : text_fail(message, size, "out of memory for a recipe");
+    int failed = shared ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a recipe");
     if (!failed) *shared = *r;
     if (!failed && r->train.threads == 0 && n > 1) shared->train.threads = cores > n ? cores / n : 1;
-    if (!failed) failed = share_batches(shared, o, message, size);
-    failed = comm_agree(o->comm, failed, message, size);
-    if (!failed) failed = together_share(shared, o->comm, message, size);
+    if (!failed) failed = share_batches(shared, o);
+    failed = comm_agree(o->comm, failed);
+    if (!failed) failed = together_share(shared, o->comm);
     if (!failed) {
         progress_outside(&before, o->show, o->label, r->train.progress_every);
         before.board = o->board;
         before.place = o->place;
         progress_reading_begin(&reading, &before);
         failed = experiment_open_telling(e, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY,
-                                         (task_progress){progress_within, &before}, message, size);
+                                         (task_progress){progress_within, &before});
         progress_reading_end(&reading);
         progress_end(&before);
-        failed = comm_agree(o->comm, failed, message, size);
+        failed = comm_agree(o->comm, failed);
     }
-    if (!failed) failed = check_share(e, o->comm, message, size);
-    if (!failed && o->comm) failed = experiment_join(e, o->comm, message, size);
+    if (!failed) failed = check_share(e, o->comm);
+    if (!failed && o->comm) failed = experiment_join(e, o->comm);
     if (!failed) e->recipe.train.threads = r->train.threads;
     if (!failed) memcpy(e->recipe.train.backend, r->train.backend, sizeof r->train.backend);
     free(shared);
@@ -645,22 +639,22 @@ int train_open(experiment *e, const recipe *r, const train_options *o, char *mes
 }
 
 /* Everything before the first update. */
-static int begin(trainer *t, const recipe *r, char *message, size_t size) {
+static int begin(trainer *t, const recipe *r) {
     const train_options *o = t->o;
-    if (train_open(&t->s, r, o, message, size)) return -1;
+    if (train_open(&t->s, r, o)) return -1;
     if (o->reading) *o->reading = 0;
-    if (together(t, o->resume ? 0 : resume_init(&t->s, message, size), message, size)) return -1;
-    if (together_compare(&t->s, message, size)) return -1;
+    if (together(t, o->resume ? 0 : resume_init(&t->s))) return -1;
+    if (together_compare(&t->s)) return -1;
     int failed = 0;
     if (comm_rank(o->comm) == 0)
-        failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset), message, size);
-    if (together(t, failed, message, size)) return -1;
-    if (together_see(o->comm, o->directory, message, size)) {
+        failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset));
+    if (together(t, failed)) return -1;
+    if (together_see(o->comm, o->directory)) {
         run_discard(t->run);
         t->run = NULL;
         return -1;
     }
-    if (together(t, describe(t, message, size), message, size) || start(t, message, size)) return -1;
+    if (together(t, describe(t)) || start(t)) return -1;
     train_note(&t->s, r, o); /* of a run that is not refused, whose one line it would hide */
     note_plan(t);
     introduce(t);
@@ -674,23 +668,21 @@ static bool begins_again(const train_options *o, const recipe *r) {
     return again;
 }
 
-int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size) {
+int train_run(const recipe *r, const train_options *o, train_result *out) {
     trainer *t = calloc(1, sizeof *t);
-    if (!t) {
-        snprintf(message, size, "out of memory for the trainer");
-        return -1;
-    }
+    if (!t) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the trainer");
     train_options how = *o;
     t->o = &how;
     t->again = begins_again(o, r);
     if (t->again) how.resume = false;
     t->last_loss = NAN;
-    const int failed = begin(t, r, message, size) || loop(t, out, message, size);
-    char ignored[64];
-    (void)checkpoint_end(t->writer, ignored, sizeof ignored); /* of a run that failed */
+    adamod__failure failure;
+    const int failed = begin(t, r) || loop(t, out);
+    if (failed) adamod__save_failure(&failure);
+    (void)checkpoint_end(t->writer); /* of a run that failed */
     progress_end(&t->progress);
     if (t->run) run_close(t->run);
     experiment_close(&t->s);
     free(t);
-    return failed ? -1 : 0;
+    return failed ? adamod__fail_again(&failure) : 0;
 }

@@ -49,11 +49,11 @@ typedef struct train_result {
 } train_result;
 
 /* What train_run trains, shared out over ranks as it does it: for who wants to know what that takes. */
-int train_open(experiment *e, const recipe *r, const train_options *o, char *message, size_t size);
+int train_open(experiment *e, const recipe *r, const train_options *o);
 /* Tells what the user should know of it, beyond what the recipe says. */
 void train_note(const experiment *e, const recipe *r, const train_options *o);
 
-/* 0, or -1 with one line in message; the same on all ranks. An interrupted or diverged run is a result, not a failure. */
-int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size);
+/* Fails on all ranks with the same message. An interrupted or diverged run is a result, not a failure. */
+int train_run(const recipe *r, const train_options *o, train_result *out);
 
 #endif

@@ -9,7 +9,7 @@
 #include "train/training_loss.h"
 
 #include "support/json_input.h"
-#include "support/text.h"
+#include "core/error.h"
 
 #include <errno.h>
 #include <math.h>
@@ -38,9 +38,9 @@ static bool read_line(const char *text, size_t n, point *out) {
     return !in.expected && strcmp(kind, "train") == 0 && isfinite(out->step);
 }
 
-int training_loss(const char *path, int64_t step, double *out, char *message, size_t size) {
+int training_loss(const char *path, int64_t step, double *out) {
     FILE *file = fopen(path, "re");
-    if (!file) return text_fail(message, size, "%s: cannot open: %s", path, strerror(errno));
+    if (!file) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
     char *text = NULL;
     size_t room = 0;
     double sum = 0, weights = 0, before = 0;
@@ -53,7 +53,7 @@ int training_loss(const char *path, int64_t step, double *out, char *message, si
         sum += weight * p.loss;
         weights += weight;
     }
-    const int failed = ferror(file) ? text_fail(message, size, "%s: cannot read: %s", path, strerror(errno)) : 0;
+    const int failed = ferror(file) ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", path, strerror(errno)) : 0;
     free(text);
     fclose(file);
     *out = weights > 0 ? sum / weights : NAN;

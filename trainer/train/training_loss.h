@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a metrics.jsonl, the last update being step. *out is NAN where there is no loss. 0, or -1 with one line in message. */
-int training_loss(const char *path, int64_t step, double *out, char *message, size_t size);
+/* Of a metrics.jsonl, the last update being step. *out is NAN where there is no loss. */
+int training_loss(const char *path, int64_t step, double *out);
 
 #endif

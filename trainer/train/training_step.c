@@ -18,17 +18,15 @@ bool update_is_pending(const experiment *s) {
     return on_device(s) && !waits;
 }
 
-static int library_failed(const update *u, char *message, size_t size) {
-    return text_fail(message, size, "update %lld: %s", (long long)u->step, adamod__last_message());
-}
+static int library_failed(const update *u) { return adamod__context("update %lld: ", (long long)u->step); }
 
 static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite, "stop") == 0; }
 
 /* A failure that other ranks cannot be told of, as they are in the middle of something that needs this one. */
-static int failed_alone(const experiment *s, const update *u, char *message, size_t size) {
-    library_failed(u, message, size);
+static int failed_alone(const experiment *s, const update *u) {
+    library_failed(u);
     if (comm_size(s->comm) == 1) return -1;
-    text_line(stderr, "adamod: rank %d: %s", comm_rank(s->comm), message);
+    text_line(stderr, "adamod: rank %d: %s", comm_rank(s->comm), adamod__last_message());
     comm_abort(s->comm, 1);
 }
 
@@ -127,7 +125,7 @@ static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, 
     (void)exchange_states(s->exchange, ranks); /* on the host it cannot fail */
 }
 
-static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update *u) {
     const int n = s->recipe.train.accumulate, ranks = comm_size(s->comm);
     for (int i = 0; i < n; i += ranks) run_round(s, at, i, n - i < ranks ? n - i : ranks, u);
     u->taken = isfinite(u->sums[0]);
@@ -138,7 +136,7 @@ static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update 
     u->lr = NAN;
     const adamod_status status = u->taken ? step(s, collect, u) : ADAMOD_OK;
     if (has_diverged(status, u)) return 0;
-    return status ? library_failed(u, message, size) : 0;
+    return status ? library_failed(u) : 0;
 }
 
 /* ---- on a device ---- */
@@ -231,7 +229,7 @@ static adamod_status run_before(experiment *s, int i) {
     return nn_plan_wait(s->plan);
 }
 
-static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, update *u) {
     const int n = s->recipe.train.accumulate, ranks = comm_size(s->comm), rank = comm_rank(s->comm);
     collect = collect && !s->shard;
     adamod_status status = adamod_collect(s->optimizer, collect);
@@ -251,7 +249,7 @@ static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, updat
     }
     if (!status && ranks > 1 && !exchange_is_on_device(s->exchange)) status = sum_and_step(s, collect, u);
     if (!status || has_diverged(status, u)) return 0;
-    return failed_alone(s, u, message, size); /* the others wait for its part */
+    return failed_alone(s, u); /* the others wait for its part */
 }
 
 /* What the optimizer did. An update it refused has no report; the library says why. */
@@ -264,9 +262,9 @@ static adamod_status read_report(experiment *s, update *u) {
     return ADAMOD_OK;
 }
 
-static int end_on_device(experiment *s, update *u, char *message, size_t size) {
+static int end_on_device(experiment *s, update *u) {
     adamod_status status = u->waited ? ADAMOD_OK : wait_for_batch(s, u);
-    if (status) return failed_alone(s, u, message, size);
+    if (status) return failed_alone(s, u);
     comm_add(s->comm, u->sums, 4);
     u->taken = isfinite(u->sums[0]);
     u->norm = -1;
@@ -276,15 +274,14 @@ static int end_on_device(experiment *s, update *u, char *message, size_t size) {
     }
     status = read_report(s, u);
     if (has_diverged(status, u)) return 0;
-    return status ? library_failed(u, message, size) : 0;
+    return status ? library_failed(u) : 0;
 }
 
 /* ---- either ---- */
 
-int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u) {
     *u = (update){.step = at->step + 1};
-    const int failed =
-        on_device(s) ? run_on_device(s, at, collect, u, message, size) : run_on_host(s, at, collect, u, message, size);
+    const int failed = on_device(s) ? run_on_device(s, at, collect, u) : run_on_host(s, at, collect, u);
     if (failed || *u->diverged) return failed;
     at->step++;
     at->tokens += u->own_items;
@@ -293,6 +290,4 @@ int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, ch
     return 0;
 }
 
-int update_end(experiment *s, update *u, char *message, size_t size) {
-    return on_device(s) ? end_on_device(s, u, message, size) : 0;
-}
+int update_end(experiment *s, update *u) { return on_device(s) ? end_on_device(s, u) : 0; }

@@ -27,7 +27,7 @@ typedef struct update {
 bool update_is_pending(const experiment *s);
 
 /* Takes the next batches and moves at past them. collect: with the statistics of learning rates. */
-int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size);
-int update_end(experiment *s, update *u, char *message, size_t size);
+int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u);
+int update_end(experiment *s, update *u);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "core/file.h"
 #include "support/functions.h"
-#include "support/text.h"
+#include "core/error.h"
 #include "data/sets/folders.h"
 
 #include <errno.h>
@@ -77,10 +77,8 @@ static struct {
     __typeof__(archive_read_free) *release;
 } lib;
 
-const char *archive_missing(void) {
-    static char why[512];
+int archive_missing(void) {
     static const char *const names[] = {"libarchive.so.13", NULL};
-    char reason[400];
     const function_place functions[] = {
         {"archive_read_new", &lib.create},
         {"archive_read_support_format_tar", &lib.tar},
@@ -103,11 +101,8 @@ const char *archive_missing(void) {
         {"archive_read_free", &lib.release},
         {NULL, NULL},
     };
-    if (lib.library) return NULL;
-    lib.library = functions_load(names, "ADAMOD_ARCHIVE_LIBRARY", functions, NULL, reason, sizeof reason);
-    if (lib.library) return NULL;
-    snprintf(why, sizeof why, "unpacking needs libarchive (Debian: libarchive13), which cannot be used: %s", reason);
-    return why;
+    if (lib.library || (lib.library = functions_load(names, "ADAMOD_ARCHIVE_LIBRARY", functions, NULL))) return 0;
+    return adamod__context("unpacking needs libarchive (Debian: libarchive13), which cannot be used: ");
 }
 
 /* ---- one archive ---- */
@@ -120,14 +115,11 @@ typedef struct unpacking {
     bool taken[MOST_MEMBERS];
     bool not_its_fault; /* that it cannot be unpacked */
     char *buffer;
-    char *msg;
-    size_t msg_size;
 } unpacking;
 enum { BUFFER = 1 << 18 };
 
 static int too_much(const unpacking *u) {
-    return text_fail(u->msg, u->msg_size, "%s: unpacks to more than the %lld bytes allowed", u->name,
-                     (long long)u->o->most);
+    return adamod__refuse("%s: unpacks to more than the %lld bytes allowed", u->name, (long long)u->o->most);
 }
 
 /* Whether it is a bomb, by what was unpacked so far and what comes next. */
@@ -136,13 +128,12 @@ static int check_amount(unpacking *u, int64_t more) {
     if (u->o->progress) u->o->progress(u->o->context, read, u->packed);
     if (more < 0 || all > u->o->most - more) return too_much(u);
     if (all <= archive_most(read)) return 0;
-    return text_fail(u->msg, u->msg_size, "%s: unpacks to more than %d times its size", u->name, MOST_RATIO);
+    return adamod__refuse("%s: unpacks to more than %d times its size", u->name, MOST_RATIO);
 }
 
 static int broken(unpacking *u) {
     const char *error = lib.error(u->a);
-    return text_fail(u->msg, u->msg_size, "%s: not an archive that can be read: %s", u->name,
-                     error ? error : "it is damaged");
+    return adamod__refuse("%s: not an archive that can be read: %s", u->name, error ? error : "it is damaged");
 }
 
 /* Data of the member that is next, into a file that must be new. */
@@ -163,7 +154,7 @@ static int write_member(unpacking *u, const char *path) {
     if (!status && got >= 0) status = adamod__output_commit(&out);
     if (status) adamod__output_reason(&out, reason, sizeof reason);
     adamod__output_discard(&out);
-    if (status) return text_fail(u->msg, u->msg_size, "%s: %s", path, reason);
+    if (status) return adamod__refuse("%s: %s", path, reason);
     if (got >= 0) return 0;
     return lib.error(u->a) ? broken(u) : too_much(u);
 }
@@ -182,14 +173,14 @@ static int read_member(unpacking *u) {
 static int take_member(unpacking *u, int k, int64_t size) {
     char path[LONGEST];
     const char *member = u->o->members[k];
-    if (u->taken[k]) return text_fail(u->msg, u->msg_size, "%s: '%s' is in it twice", u->name, member);
-    if (size == 0) return text_fail(u->msg, u->msg_size, "%s: '%s' in it is empty", u->name, member);
+    if (u->taken[k]) return adamod__refuse("%s: '%s' is in it twice", u->name, member);
+    if (size == 0) return adamod__refuse("%s: '%s' in it is empty", u->name, member);
     u->taken[k] = true;
     if (!u->directory) return read_member(u);
     snprintf(path, sizeof path, "%s/%s", u->directory, member);
     char *slash = strrchr(path, '/');
     *slash = 0;
-    if (folder_make(path, u->msg, u->msg_size)) return -1;
+    if (folder_make(path)) return -1;
     *slash = '/';
     return write_member(u, path);
 }
@@ -206,7 +197,7 @@ static int look_at(unpacking *u, struct archive_entry *entry) {
     if (!fault && lib.hardlink(entry)) fault = "it is a hard link";
     if (!fault && type == AE_IFLNK) fault = "it is a symbolic link";
     if (!fault && type != AE_IFREG && type != AE_IFDIR) fault = "it is neither a file nor a folder";
-    if (fault) return text_fail(u->msg, u->msg_size, "%s: refused for its member '%s': %s", u->name, shown, fault);
+    if (fault) return adamod__refuse("%s: refused for its member '%s': %s", u->name, shown, fault);
     const int64_t size = (int64_t)lib.size(entry);
     if (check_amount(u, size)) return -1;
     while (strncmp(name, "./", 2) == 0) name += 2;
@@ -220,13 +211,12 @@ static int read_all(unpacking *u) {
     int got = ARCHIVE_OK;
     for (int entries = 0; (got = lib.next(u->a, &entry)) != ARCHIVE_EOF; entries++) {
         if (got < ARCHIVE_WARN) return broken(u);
-        if (entries == MOST_ENTRIES)
-            return text_fail(u->msg, u->msg_size, "%s: has more than %d members", u->name, MOST_ENTRIES);
-        if (lib.filters(u->a) > 2) return text_fail(u->msg, u->msg_size, "%s: compressed more than once", u->name);
+        if (entries == MOST_ENTRIES) return adamod__refuse("%s: has more than %d members", u->name, MOST_ENTRIES);
+        if (lib.filters(u->a) > 2) return adamod__refuse("%s: compressed more than once", u->name);
         if (look_at(u, entry)) return -1;
     }
     for (int k = 0; u->o->members[k]; k++) {
-        if (!u->taken[k]) return text_fail(u->msg, u->msg_size, "%s: has no '%s'", u->name, u->o->members[k]);
+        if (!u->taken[k]) return adamod__refuse("%s: has no '%s'", u->name, u->o->members[k]);
     }
     return 0;
 }
@@ -235,11 +225,11 @@ static int read_all(unpacking *u) {
 static int unpack(unpacking *u, int fd, const void *bytes, size_t n) {
     int members = 0;
     while (u->o->members[members]) members++;
-    if (members > MOST_MEMBERS) return text_fail(u->msg, u->msg_size, "%s: %d members are too many", u->name, members);
+    if (members > MOST_MEMBERS) return adamod__refuse("%s: %d members are too many", u->name, members);
     u->a = lib.create();
     u->buffer = malloc(BUFFER);
     u->not_its_fault = !u->a || !u->buffer;
-    int status = u->not_its_fault ? text_fail(u->msg, u->msg_size, "%s: out of memory", u->name) : 0;
+    int status = u->not_its_fault ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", u->name) : 0;
     if (!status) {
         lib.tar(u->a);
         lib.gzip(u->a);
@@ -254,12 +244,11 @@ static int unpack(unpacking *u, int fd, const void *bytes, size_t n) {
     return status;
 }
 
-int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory, const archive_options *o,
-                         char *msg, size_t msg_size) {
-    unpacking u = {.name = name, .directory = directory, .o = o, .msg = msg, .msg_size = msg_size};
-    const char *missing = archive_missing();
+int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory,
+                         const archive_options *o) {
+    unpacking u = {.name = name, .directory = directory, .o = o};
     u.packed = (int64_t)n;
-    return missing ? text_fail(msg, msg_size, "%s", missing) : unpack(&u, -1, bytes, n);
+    return archive_missing() ? -1 : unpack(&u, -1, bytes, n);
 }
 
 static int unpack_file(unpacking *u, const char *path) {
@@ -269,7 +258,7 @@ static int unpack_file(unpacking *u, const char *path) {
         const int error = errno;
         if (fd >= 0) close(fd);
         u->not_its_fault = true;
-        return text_fail(u->msg, u->msg_size, "%s: cannot open: %s", path, strerror(error));
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(error));
     }
     u->packed = (int64_t)st.st_size;
     const int status = unpack(u, fd, NULL, 0);
@@ -277,40 +266,38 @@ static int unpack_file(unpacking *u, const char *path) {
     return status;
 }
 
-int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size) {
-    unpacking u = {.name = path, .directory = directory, .o = o, .msg = msg, .msg_size = msg_size};
-    const char *missing = archive_missing();
-    return missing ? text_fail(msg, msg_size, "%s", missing) : unpack_file(&u, path);
+int archive_unpack(const char *path, const char *directory, const archive_options *o) {
+    unpacking u = {.name = path, .directory = directory, .o = o};
+    return archive_missing() ? -1 : unpack_file(&u, path);
 }
 
-int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size) {
-    unpacking u = {.name = name, .o = o, .msg = msg, .msg_size = msg_size};
-    const char *missing = archive_missing();
-    if (missing) return text_fail(msg, msg_size, "%s", missing);
+int archive_check(const char *path, const char *name, const archive_options *o) {
+    unpacking u = {.name = name, .o = o};
+    if (archive_missing()) return -1;
     if (unpack_file(&u, path) == 0) return 1;
     return u.not_its_fault ? -1 : 0;
 }
 
 #else
 
-const char *archive_missing(void) {
-    return "unpacking needs libarchive, which this program was built without (Debian: libarchive-dev)";
+int archive_missing(void) {
+    return adamod__refuse("unpacking needs libarchive, which this program was built without (Debian: libarchive-dev)");
 }
 
-int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size) {
+int archive_unpack(const char *path, const char *directory, const archive_options *o) {
     (void)path, (void)directory, (void)o;
-    return text_fail(msg, msg_size, "%s", archive_missing());
+    return archive_missing();
 }
 
-int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size) {
+int archive_check(const char *path, const char *name, const archive_options *o) {
     (void)path, (void)name, (void)o;
-    return text_fail(msg, msg_size, "%s", archive_missing());
+    return archive_missing();
 }
 
-int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory, const archive_options *o,
-                         char *msg, size_t msg_size) {
+int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory,
+                         const archive_options *o) {
     (void)bytes, (void)n, (void)name, (void)directory, (void)o;
-    return text_fail(msg, msg_size, "%s", archive_missing());
+    return archive_missing();
 }
 
 #endif

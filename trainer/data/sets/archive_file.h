@@ -5,8 +5,6 @@
  * are made for them. An archive is refused that has a name which leads out of the folder (absolute, ".."), a link or a
  * device, anywhere; or more bytes, or more for each that was read, than it may have; or if what is asked for is empty.
  *
- * Functions return 0, or -1 and one line in msg.
- *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ARCHIVE_FILE_H
@@ -23,13 +21,13 @@ typedef struct archive_options {
 } archive_options;
 
 /* Into a directory that nobody else writes to. A failure may leave some of it. */
-int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size);
+int archive_unpack(const char *path, const char *directory, const archive_options *o);
 /* The same for an archive in memory; name stands for it in messages. */
-int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory, const archive_options *o,
-                         char *msg, size_t msg_size);
+int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory,
+                         const archive_options *o);
 
 /* Whether it could be unpacked, all of it: 1, or 0 if not. -1: that cannot be found out here. name stands for it. */
-int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size);
+int archive_check(const char *path, const char *name, const archive_options *o);
 
 /* Whether an archive may have a member of this name: NULL, or what is wrong with it. */
 const char *archive_name_fault(const char *name);
@@ -37,7 +35,7 @@ const char *archive_name_fault(const char *name);
 /* Bytes that so many packed ones may unpack to: more is a bomb. */
 int64_t archive_most(int64_t packed);
 
-/* NULL, or why nothing can be unpacked. */
-const char *archive_missing(void);
+/* Fails if nothing can be unpacked. */
+int archive_missing(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* data_sets.h - public data sets by name: where they are from, how they are fetched, and what they become.
  *
  *     const data_set *s = data_set_find("iwslt14-de-en");
- *     if (data_set_get(s, &options, msg, sizeof msg)) ...            // downloads: fetched, compared with their checksums
- *     if (data_set_prepare(s, &options, msg, sizeof msg)) ...        // ... and made into what recipes name
- *     if (data_set_path(s, path, sizeof path, msg, sizeof msg)) ...  // the folder that has it
+ *     if (data_set_get(s, &options)) ...            // downloads: fetched, compared with their checksums
+ *     if (data_set_prepare(s, &options)) ...        // ... and made into what recipes name
+ *     if (data_set_path(s, path, sizeof path)) ...  // the folder that has it
  *
  * The cache is $ADAMOD_DATA, or adamod/data in $XDG_CACHE_HOME, or in ~/.cache. It has
  *
@@ -11,8 +11,6 @@
  *                            FILE.sha256 where nobody else has published a checksum, once the set was prepared from it.
  *                            A copy of this folder is a mirror.
  *   prepared/SET/            there whole or not at all
- *
- * Functions that can fail return 0, or -1 and one line in msg.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -89,15 +87,15 @@ const data_set *data_set_find(const char *name); /* NULL: there is none */
 /* ---- the cache ---- */
 
 /* "downloads" or "prepared" of a set. */
-int data_set_folder(const data_set *s, const char *what, char *out, size_t size, char *msg, size_t msg_size);
+int data_set_folder(const data_set *s, const char *what, char *out, size_t size);
 /* The folder of a set that was prepared; the message says how to prepare it. */
-int data_set_path(const data_set *s, char *out, size_t size, char *msg, size_t msg_size);
+int data_set_path(const data_set *s, char *out, size_t size);
 
 /* How much of what preparing makes is in the cache: who tidies up a cache may delete some of it. */
 typedef enum data_state { DATA_MISSING, DATA_PARTLY, DATA_PREPARED } data_state;
 data_state data_set_state(const data_set *s);
 /* Adds to the message of a failure what helps where some of a set was deleted. Returns -1; s may be NULL. */
-int data_set_explain(const data_set *s, char *msg, size_t msg_size);
+int data_set_explain(const data_set *s);
 
 /* ---- other addresses ---- */
 
@@ -117,14 +115,14 @@ typedef struct data_sources {
 } data_sources;
 
 /* "URL": of all files, URL/SET/FILE. */
-int data_sources_mirror(data_sources *s, const char *url, char *msg, size_t msg_size);
+int data_sources_mirror(data_sources *s, const char *url);
 /* A file of lines
  *
  *   mirror URL
  *   SET FILE URL [SIZE [CHECKSUM]]        CHECKSUM: sha256:HEX, md5:HEX or none; SIZE 0: any
  *
  * optional: it need not be there. */
-int data_sources_read(data_sources *s, const char *path, bool optional, char *msg, size_t msg_size);
+int data_sources_read(data_sources *s, const char *path, bool optional);
 /* The file that is read without being asked: adamod/mirrors in $XDG_CONFIG_HOME, or in ~/.config. "": there is no home. */
 void data_sources_default(char *out, size_t size);
 void data_sources_free(data_sources *s);
@@ -144,9 +142,9 @@ typedef struct data_options {
 
 /* Fetches what is not there, and compares all with its checksum. What was fetched of a file before it failed is kept.
  * *unsure: of some file no checksum says that it is the published one, only the names of what is in it. */
-int data_set_get(const data_set *s, const data_options *o, bool *unsure, char *msg, size_t msg_size);
+int data_set_get(const data_set *s, const data_options *o, bool *unsure);
 /* The checksums of files that nobody has published, which later ones are compared with. */
-int data_set_record(const data_set *s, const data_options *o, char *msg, size_t msg_size);
-int data_set_prepare(const data_set *s, const data_options *o, char *msg, size_t msg_size);
+int data_set_record(const data_set *s, const data_options *o);
+int data_set_prepare(const data_set *s, const data_options *o);
 
 #endif

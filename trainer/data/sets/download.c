@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "support/functions.h"
-#include "support/text.h"
 #include "data/sets/address.h"
 
 #include <errno.h>
@@ -38,24 +37,22 @@ static struct {
     __typeof__(curl_easy_cleanup) *cleanup;
 } curl;
 
-const char *download_missing(void) {
-    static char why[512];
+int download_missing(void) {
     static const char *const names[] = {"libcurl.so.4", NULL};
-    char reason[400] = "curl_global_init fails";
     const function_place functions[] = {
         {"curl_global_init", &curl.global_init}, {"curl_easy_init", &curl.init},
         {"curl_easy_setopt", &curl.set},         {"curl_easy_perform", &curl.perform},
         {"curl_easy_getinfo", &curl.get},        {"curl_easy_strerror", &curl.error},
         {"curl_easy_cleanup", &curl.cleanup},    {NULL, NULL},
     };
-    if (curl.library) return NULL;
-    void *library = functions_load(names, "ADAMOD_CURL_LIBRARY", functions, NULL, reason, sizeof reason);
+    if (curl.library) return 0;
+    void *library = functions_load(names, "ADAMOD_CURL_LIBRARY", functions, NULL);
     if (library && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK) {
         curl.library = library;
-        return NULL;
+        return 0;
     }
-    snprintf(why, sizeof why, "downloads need libcurl (Debian: libcurl4), which cannot be used: %s", reason);
-    return why;
+    if (library) adamod__refuse("curl_global_init fails");
+    return adamod__context("downloads need libcurl (Debian: libcurl4), which cannot be used: ");
 }
 
 /* ---- one request ---- */
@@ -231,18 +228,18 @@ static void explain(const transfer *t, CURLcode code, const char *error, char *o
 }
 
 /* What a request that has ended means, in one line. */
-static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, size_t msg_size) {
+static outcome judge(transfer *t, CURLcode code, const char *error) {
     const long status = response_code(t);
     const download *d = t->d;
     const char *again = t->at > 0 ? "; repeat the command to continue the download" : "";
     char why[CURL_ERROR_SIZE + 64];
     if (t->error) {
-        text_fail(msg, msg_size, "%s: cannot write: %s; %lld bytes are kept", d->path, strerror(t->error),
-                  (long long)t->at);
+        adamod__fail(ADAMOD_ERROR_IO, "%s: cannot write: %s; %lld bytes are kept", d->path, strerror(t->error),
+                     (long long)t->at);
         return NO_MORE;
     }
     if (*t->reason) {
-        text_fail(msg, msg_size, "%s: %s", t->shown, t->reason);
+        adamod__refuse("%s: %s", t->shown, t->reason);
         return OTHER_ADDRESS;
     }
     if (status == 416 && t->asked > 0) {
@@ -251,17 +248,17 @@ static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, s
     }
     const bool answered = code == CURLE_OK || code == CURLE_WRITE_ERROR;
     if (is_http(t) && answered && status != 200 && status != 206) {
-        text_fail(msg, msg_size, "%s: the server answers with status %ld%s", t->shown, status,
-                  status == 404 || status == 410 ? ": it has no such file" : "");
+        adamod__refuse("%s: the server answers with status %ld%s", t->shown, status,
+                       status == 404 || status == 410 ? ": it has no such file" : "");
         return OTHER_ADDRESS;
     }
     if (code == CURLE_OK && t->begun && (!d->size || t->at == d->size)) return WHOLE;
     if (code == CURLE_OK) {
-        text_fail(msg, msg_size, "%s: the server's answer ended after %lld bytes%s", t->shown, (long long)t->at, again);
+        adamod__refuse("%s: the server's answer ended after %lld bytes%s", t->shown, (long long)t->at, again);
         return AGAIN;
     }
     explain(t, code, error, why, sizeof why);
-    text_fail(msg, msg_size, "%s: %s%s", t->shown, why, again);
+    adamod__refuse("%s: %s%s", t->shown, why, again);
     if (t->stalled || code == CURLE_OPERATION_TIMEDOUT) return STALLED;
     return code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
                    code == CURLE_SEND_ERROR
@@ -269,18 +266,18 @@ static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, s
                : OTHER_ADDRESS;
 }
 
-static outcome request(const download *d, int fd, int64_t *have, char *msg, size_t msg_size) {
+static outcome request(const download *d, int fd, int64_t *have) {
     char error[CURL_ERROR_SIZE] = "";
     transfer t = {.d = d, .fd = fd, .asked = *have, .at = *have, .total = -1, .start = -1, .handle = curl.init()};
     address_shown(d->url, t.shown, sizeof t.shown);
     if (!t.handle || !set_options(&t, error)) {
-        text_fail(msg, msg_size, "%s: %s", t.shown,
-                  t.handle ? "libcurl is older than the one this program was built for" : "out of memory");
+        adamod__refuse("%s: %s", t.shown,
+                       t.handle ? "libcurl is older than the one this program was built for" : "out of memory");
         if (t.handle) curl.cleanup(t.handle);
         return NO_MORE;
     }
     const CURLcode code = curl.perform(t.handle);
-    const outcome result = judge(&t, code, error, msg, msg_size);
+    const outcome result = judge(&t, code, error);
     curl.cleanup(t.handle);
     *have = t.at;
     return result;
@@ -294,17 +291,13 @@ static void pause_for(double seconds) {
     nanosleep(&t, NULL);
 }
 
-download_result download_run(const download *d, int fd, bool *resumed, char *msg, size_t msg_size) {
-    const char *missing = download_missing();
+download_result download_run(const download *d, int fd, bool *resumed) {
     struct stat st;
     int idle = 0; /* requests in a row that gave nothing, or next to nothing before they stalled */
     *resumed = false;
-    if (missing) {
-        text_fail(msg, msg_size, "%s", missing);
-        return DOWNLOAD_STOPPED;
-    }
+    if (download_missing()) return DOWNLOAD_STOPPED;
     if (fstat(fd, &st)) {
-        text_fail(msg, msg_size, "%s: cannot get its size: %s", d->path, strerror(errno));
+        adamod__fail(ADAMOD_ERROR_IO, "%s: cannot get its size: %s", d->path, strerror(errno));
         return DOWNLOAD_STOPPED;
     }
     int64_t have = (int64_t)st.st_size;
@@ -313,13 +306,13 @@ download_result download_run(const download *d, int fd, bool *resumed, char *msg
     if (d->size && have == d->size) return DOWNLOAD_DONE;
     while (idle < 2) {
         const int64_t before = have;
-        const outcome o = request(d, fd, &have, msg, msg_size);
+        const outcome o = request(d, fd, &have);
         if (o == NO_MORE) return DOWNLOAD_STOPPED;
         if (o == OTHER_ADDRESS) return DOWNLOAD_FAILED;
         if (o == WHOLE) {
             const int error = adamod__file_sync(fd);
             if (!error) return DOWNLOAD_DONE;
-            text_fail(msg, msg_size, "%s: cannot write: %s", d->path, strerror(error));
+            adamod__fail(ADAMOD_ERROR_IO, "%s: cannot write: %s", d->path, strerror(error));
             return DOWNLOAD_STOPPED;
         }
         if (o == FROM_START) have = adamod__file_cut(fd, 0) ? have : 0;
@@ -332,15 +325,16 @@ download_result download_run(const download *d, int fd, bool *resumed, char *msg
 
 #else
 
-const char *download_missing(void) {
-    return "downloads need libcurl, which this program was built without (Debian: libcurl4-openssl-dev)";
+int download_missing(void) {
+    return adamod__refuse(
+        "downloads need libcurl, which this program was built without (Debian: libcurl4-openssl-dev)");
 }
 
-download_result download_run(const download *d, int fd, bool *resumed, char *msg, size_t msg_size) {
+download_result download_run(const download *d, int fd, bool *resumed) {
     (void)d;
     (void)fd;
     *resumed = false;
-    text_fail(msg, msg_size, "%s", download_missing());
+    (void)download_missing();
     return DOWNLOAD_STOPPED;
 }
 

@@ -31,9 +31,9 @@ typedef enum download_result {
 /* Writes what the server has to path, from its end on, if the server can do that; if not, from the beginning. *resumed:
  * some of it had been there before. What was written before a failure stays. The file is then synced, not closed for
  * others: the caller holds its lock, as fd. */
-download_result download_run(const download *d, int fd, bool *resumed, char *msg, size_t msg_size);
+download_result download_run(const download *d, int fd, bool *resumed);
 
-/* NULL, or why there can be no downloads. */
-const char *download_missing(void);
+/* Fails if there can be no downloads. */
+int download_missing(void);
 
 #endif

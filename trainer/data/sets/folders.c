@@ -8,7 +8,7 @@
 
 #include "support/directory.h"
 #include "core/file.h"
-#include "support/text.h"
+#include "core/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +23,9 @@
 
 enum { LONGEST = 4096 };
 
-int folder_make(const char *path, char *msg, size_t msg_size) {
+int folder_make(const char *path) {
     const int error = directory_make(path, NULL);
-    return error ? text_fail(msg, msg_size, "%s: cannot make this directory: %s", path, strerror(error)) : 0;
+    return error ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", path, strerror(error)) : 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where) {
@@ -35,14 +35,15 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path) == 0 || errno == ENOENT ? 0 : -1;
 }
 
-int folder_remove(const char *path, char *msg, size_t msg_size) {
+int folder_remove(const char *path) {
     if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return 0;
-    return text_fail(msg, msg_size, "%s: cannot remove it: %s", path, strerror(errno));
+    return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot remove it: %s", path, strerror(errno));
 }
 
-int folder_rename(const char *from, const char *to, char *msg, size_t msg_size) {
+int folder_rename(const char *from, const char *to) {
     char parent[LONGEST];
-    if (rename(from, to)) return text_fail(msg, msg_size, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+    if (rename(from, to))
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(to, '/') - to), to);
     const int fd = adamod__file_open(parent, O_RDONLY | O_DIRECTORY);
     if (fd >= 0) {
@@ -52,12 +53,12 @@ int folder_rename(const char *from, const char *to, char *msg, size_t msg_size) 
     return 0;
 }
 
-int folder_space(const char *path, int64_t needed, char *msg, size_t msg_size) {
+int folder_space(const char *path, int64_t needed) {
     struct statvfs st;
     if (needed <= 0 || statvfs(path, &st)) return 0;
     const double left = (double)st.f_bavail * (double)st.f_frsize;
     if (left >= (double)needed) return 0;
-    return text_fail(msg, msg_size, "%s: needs %.1f MB, and %.1f MB are free", path, (double)needed / 1e6, left / 1e6);
+    return adamod__refuse("%s: needs %.1f MB, and %.1f MB are free", path, (double)needed / 1e6, left / 1e6);
 }
 
 /* Whether the file is still there under its name: who had the lock before may have renamed or removed it. */
@@ -66,16 +67,16 @@ static bool is_named(int fd, const char *path) {
     return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-int folder_lock(const char *path, char *msg, size_t msg_size) {
+int folder_lock(const char *path) {
     for (int attempt = 0; attempt < 10; attempt++) {
         const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0)
-            return text_fail(msg, msg_size, "%s: cannot open: %s", path,
-                             errno == ELOOP ? "it is a symbolic link, expected a file" : strerror(errno));
+            return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path,
+                                errno == ELOOP ? "it is a symbolic link, expected a file" : strerror(errno));
         const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some systems have no locks */
         if (locked && is_named(fd, path)) return fd;
         close(fd);
         if (!locked) break;
     }
-    return text_fail(msg, msg_size, "%s: in use by another process", path);
+    return adamod__refuse("%s: in use by another process", path);
 }

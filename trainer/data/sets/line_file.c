@@ -4,6 +4,7 @@
  */
 #include "data/sets/line_file.h"
 
+#include "core/error.h"
 #include "core/file.h"
 
 #include <stdlib.h>
@@ -16,20 +17,20 @@ struct line_file {
     size_t n;
 };
 
-static int fail_output(const line_file *f, const char *path, char *msg, size_t msg_size) {
+static int fail_output(const line_file *f, const char *path) {
     char reason[256];
     adamod__output_reason(&f->out, reason, sizeof reason);
-    return text_fail(msg, msg_size, "%s: %s", path ? path : "a file", reason);
+    return adamod__refuse("%s: %s", path ? path : "a file", reason);
 }
 
-int line_file_open(line_file **out, const char *path, char *msg, size_t msg_size) {
+int line_file_open(line_file **out, const char *path) {
     line_file *f = *out = malloc(sizeof *f);
-    if (!f) return text_fail(msg, msg_size, "%s: out of memory", path);
+    if (!f) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     f->lines = 0;
     f->n = 0;
     if (adamod__output_open(&f->out, path) == 0) return 0;
-    fail_output(f, path, msg, msg_size);
-    line_file_close(f, false, msg, msg_size);
+    fail_output(f, path);
+    line_file_close(f, false);
     *out = NULL;
     return -1;
 }
@@ -48,18 +49,18 @@ static int put(line_file *f, const char *bytes, size_t n) {
     return 0;
 }
 
-int line_file_put(line_file *f, text_slice line, char *msg, size_t msg_size) {
+int line_file_put(line_file *f, text_slice line) {
     f->lines++;
     if (put(f, line.bytes, line.n) == 0 && put(f, "\n", 1) == 0) return 0;
-    return fail_output(f, f->out.path, msg, msg_size);
+    return fail_output(f, f->out.path);
 }
 
 int64_t line_file_count(const line_file *f) { return f->lines; }
 
-int line_file_close(line_file *f, bool keep, char *msg, size_t msg_size) {
+int line_file_close(line_file *f, bool keep) {
     int status = 0;
     if (!f) return 0;
-    if (keep && (flush(f) || adamod__output_commit(&f->out))) status = fail_output(f, f->out.path, msg, msg_size);
+    if (keep && (flush(f) || adamod__output_commit(&f->out))) status = fail_output(f, f->out.path);
     adamod__output_discard(&f->out);
     free(f);
     return status;

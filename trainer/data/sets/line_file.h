@@ -1,5 +1,4 @@
-/* line_file.h - a file that is written line by line, and is there whole or not at all. Functions return 0, or -1 and one
- * line in msg.
+/* line_file.h - a file that is written line by line, and is there whole or not at all.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -12,10 +11,10 @@
 
 typedef struct line_file line_file;
 
-int line_file_open(line_file **out, const char *path, char *msg, size_t msg_size);
-int line_file_put(line_file *f, text_slice line, char *msg, size_t msg_size);
+int line_file_open(line_file **out, const char *path);
+int line_file_put(line_file *f, text_slice line);
 int64_t line_file_count(const line_file *f); /* lines so far */
 /* Frees it; keep: the file takes its place, else there is none. NULL is fine. */
-int line_file_close(line_file *f, bool keep, char *msg, size_t msg_size);
+int line_file_close(line_file *f, bool keep);
 
 #endif

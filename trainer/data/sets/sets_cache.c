@@ -27,26 +27,25 @@ static int xdg_folder(const char *variable, const char *below_home, const char *
     return 0;
 }
 
-int data_set_folder(const data_set *s, const char *what, char *out, size_t size, char *msg, size_t msg_size) {
+int data_set_folder(const data_set *s, const char *what, char *out, size_t size) {
     const char *chosen = getenv("ADAMOD_DATA");
     char cache[DATA_SET_PATH];
     if (chosen && *chosen && *chosen != '/')
-        return text_fail(msg, msg_size, "ADAMOD_DATA is '%.80s', expected an absolute path", chosen);
+        return adamod__refuse("ADAMOD_DATA is '%.80s', expected an absolute path", chosen);
     if (chosen && *chosen) snprintf(cache, sizeof cache, "%s", chosen);
     else if (xdg_folder("XDG_CACHE_HOME", ".cache", "adamod/data", cache, sizeof cache))
-        return text_fail(msg, msg_size,
-                         "no cache for data sets: neither ADAMOD_DATA, XDG_CACHE_HOME nor HOME is given");
+        return adamod__refuse("no cache for data sets: neither ADAMOD_DATA, XDG_CACHE_HOME nor HOME is given");
     const int n = snprintf(out, size, "%s/%s/%s", cache, what, s->name);
     if ((size_t)n + 80 < size && strlen(cache) + 1 < sizeof cache) return 0; /* names of files go behind it */
-    return text_fail(msg, msg_size, "the path of the cache for data sets is too long: %.80s...", cache);
+    return adamod__refuse("the path of the cache for data sets is too long: %.80s...", cache);
 }
 
-int data_set_path(const data_set *s, char *out, size_t size, char *msg, size_t msg_size) {
-    if (data_set_folder(s, "prepared", out, size, msg, msg_size)) return -1;
+int data_set_path(const data_set *s, char *out, size_t size) {
+    if (data_set_folder(s, "prepared", out, size)) return -1;
     if (access(out, R_OK | X_OK) == 0) return 0;
-    return text_fail(msg, msg_size,
-                     "the data set %s is not prepared: %s: %s; to fetch and prepare it: adamod data prepare %s",
-                     s->name, out, strerror(errno), s->name);
+    return adamod__fail(ADAMOD_ERROR_IO,
+                        "the data set %s is not prepared: %s: %s; to fetch and prepare it: adamod data prepare %s",
+                        s->name, out, strerror(errno), s->name);
 }
 
 /* ---- what is there ---- */
@@ -72,9 +71,7 @@ static void look_for_pairs(looking *l, const data_set *s) {
 
 data_state data_set_state(const data_set *s) {
     looking l = {.partly = false};
-    char why[256];
-    if (data_set_folder(s, "prepared", l.folder, sizeof l.folder, why, sizeof why) || access(l.folder, F_OK))
-        return DATA_MISSING;
+    if (data_set_folder(s, "prepared", l.folder, sizeof l.folder) || access(l.folder, F_OK)) return DATA_MISSING;
     if (s->pairs) look_for_pairs(&l, s);
     for (const data_copy *c = s->copies; c && c->to; c++) look_for(&l, c->to, "");
     for (const data_file *f = s->files; !s->pairs && !s->copies && f->name; f++) {
@@ -83,12 +80,12 @@ data_state data_set_state(const data_set *s) {
     return l.partly ? DATA_PARTLY : DATA_PREPARED;
 }
 
-int data_set_explain(const data_set *s, char *msg, size_t msg_size) {
-    const size_t used = strlen(msg);
-    if (s && used < msg_size && data_set_state(s) == DATA_PARTLY)
-        snprintf(msg + used, msg_size - used,
-                 "; some of the data set was deleted: adamod data prepare %s makes it again", s->name);
-    return -1;
+int data_set_explain(const data_set *s) {
+    adamod__failure failure;
+    adamod__save_failure(&failure);
+    if (!s || data_set_state(s) != DATA_PARTLY) return adamod__fail_again(&failure);
+    return adamod__fail(failure.status, "%s; some of the data set was deleted: adamod data prepare %s makes it again",
+                        failure.message, s->name);
 }
 
 /* ---- other addresses ---- */
@@ -113,13 +110,13 @@ static const char *url_fault(const char *url) {
     return strlen(url) >= DATA_SET_URL / 2 ? "it is too long" : NULL;
 }
 
-int data_sources_mirror(data_sources *s, const char *url, char *msg, size_t msg_size) {
+int data_sources_mirror(data_sources *s, const char *url) {
     const char *fault = url_fault(url);
     char shown[DATA_SET_URL];
     address_shown(url, shown, sizeof shown);
-    if (fault) return text_fail(msg, msg_size, "mirror '%.60s': %s", shown, fault);
+    if (fault) return adamod__refuse("mirror '%.60s': %s", shown, fault);
     data_source *source = add_source(s);
-    if (!source) return text_fail(msg, msg_size, "out of memory");
+    if (!source) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     snprintf(source->url, sizeof source->url, "%s", url);
     for (size_t n = strlen(source->url); n && source->url[n - 1] == '/'; n--) source->url[n - 1] = 0;
     return 0;
@@ -146,11 +143,11 @@ static const data_file *find_file(const data_set *set, const char *name) {
 }
 
 /* A line's words: NULL, or what is wrong. */
-static const char *read_words(data_sources *s, char *const words[6], int n, char *msg, size_t msg_size) {
+static const char *read_words(data_sources *s, char *const words[6], int n) {
     const data_set *set = data_set_find(words[0]);
     double size = 0;
     if (strcmp(words[0], "mirror") == 0)
-        return n != 2 ? "expected: mirror URL" : data_sources_mirror(s, words[1], msg, msg_size) ? msg : NULL;
+        return n != 2 ? "expected: mirror URL" : data_sources_mirror(s, words[1]) ? adamod__last_message() : NULL;
     if (n < 3 || n > 5) return "expected: mirror URL, or: SET FILE URL [SIZE [CHECKSUM]]";
     if (!set) return "there is no data set of this name; adamod data list shows them";
     if (!find_file(set, words[1])) return "the data set has no file of this name; adamod data list SET shows them";
@@ -167,26 +164,25 @@ static const char *read_words(data_sources *s, char *const words[6], int n, char
     return n == 5 && !parse_checksum(source, words[4]) ? "expected sha256:, md5: and the digits, or none" : NULL;
 }
 
-static int read_line(data_sources *s, text_slice line, const char *path, int64_t number, char *msg, size_t msg_size) {
-    char copy[2048], *words[6] = {NULL}, fault_text[256], *rest = copy;
+static int read_line(data_sources *s, text_slice line, const char *path, int64_t number) {
+    char copy[2048], *words[6] = {NULL}, *rest = copy;
     int n = 0;
-    if (line.n >= sizeof copy)
-        return text_fail(msg, msg_size, "%s:%lld: the line is too long", path, (long long)number);
+    if (line.n >= sizeof copy) return adamod__refuse("%s:%lld: the line is too long", path, (long long)number);
     snprintf(copy, sizeof copy, "%.*s", (int)line.n, line.n ? line.bytes : "");
     if (*copy == '#') return 0;
     for (char *word; n < 6 && (word = strtok_r(rest, " \t", &rest)); n++) words[n] = word;
-    const char *fault = n ? read_words(s, words, n, fault_text, sizeof fault_text) : NULL;
-    return fault ? text_fail(msg, msg_size, "%s:%lld: %s", path, (long long)number, fault) : 0;
+    const char *fault = n ? read_words(s, words, n) : NULL;
+    return fault ? adamod__refuse("%s:%lld: %s", path, (long long)number, fault) : 0;
 }
 
-int data_sources_read(data_sources *s, const char *path, bool optional, char *msg, size_t msg_size) {
+int data_sources_read(data_sources *s, const char *path, bool optional) {
     text_input *in;
     text_slice line;
     int got = 0;
     if (optional && access(path, F_OK) != 0) return 0;
-    if (text_input_open(&in, path, msg, msg_size)) return -1;
-    while ((got = text_input_line(in, &line, msg, msg_size)) > 0) {
-        if ((got = read_line(s, line, path, text_input_number(in), msg, msg_size)) < 0) break;
+    if (text_input_open(&in, path)) return -1;
+    while ((got = text_input_line(in, &line)) > 0) {
+        if ((got = read_line(s, line, path, text_input_number(in))) < 0) break;
     }
     text_input_close(in);
     return got < 0 ? -1 : 0;

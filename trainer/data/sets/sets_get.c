@@ -8,6 +8,7 @@
  */
 #define _FILE_OFFSET_BITS 64
 #include "core/file.h"
+#include "core/error.h"
 #include "support/text.h"
 #include "data/sets/address.h"
 #include "data/sets/archive_file.h"
@@ -75,9 +76,9 @@ static void find_addresses(wanted *w) {
 
 /* The checksum of an earlier download, where nobody has published one: "HEX  NAME", as sha256sum writes it. */
 static void read_record(wanted *w) {
-    char *bytes, why[256];
+    char *bytes;
     size_t n;
-    if (*w->checksum || text_read(w->record, &bytes, &n, why, sizeof why)) return;
+    if (*w->checksum || text_read(w->record, &bytes, &n)) return;
     if (n >= 64) {
         snprintf(w->checksum, sizeof w->checksum, "%.64s", bytes);
         w->kind = DIGEST_SHA256;
@@ -86,13 +87,12 @@ static void read_record(wanted *w) {
     free(bytes);
 }
 
-static int plan(wanted *w, const data_set *set, const data_file *file, const data_options *o, char *msg,
-                size_t msg_size) {
+static int plan(wanted *w, const data_set *set, const data_file *file, const data_options *o) {
     char folder[DATA_SET_PATH];
     *w = (wanted){.set = set, .file = file, .o = o, .size = file->size, .kind = file->kind};
     if (file->checksum) snprintf(w->checksum, sizeof w->checksum, "%s", file->checksum);
-    if (data_set_folder(set, "downloads", folder, sizeof folder, msg, msg_size)) return -1;
-    if (folder_make(folder, msg, msg_size)) return -1;
+    if (data_set_folder(set, "downloads", folder, sizeof folder)) return -1;
+    if (folder_make(folder)) return -1;
     snprintf(w->path, sizeof w->path, "%s/%s", folder, file->name);
     snprintf(w->part, sizeof w->part, "%s.part", w->path);
     snprintf(w->bad, sizeof w->bad, "%s.bad", w->path);
@@ -111,7 +111,7 @@ static void show_checking(void *context, int64_t done, int64_t total) {
     if (w->o->progress) w->o->progress(w->o->context, what, done, total);
 }
 
-static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIGEST_HEX], char *msg, size_t msg_size) {
+static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIGEST_HEX]) {
     char *buffer = malloc(CHUNK);
     const int fd = adamod__file_open(path, O_RDONLY);
     uint64_t at = 0, got = 0;
@@ -128,7 +128,7 @@ static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIG
     digest_end(&d, hex);
     if (!buffer) error = ENOMEM;
     free(buffer);
-    return error ? text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error)) : 0;
+    return error ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", path, strerror(error)) : 0;
 }
 
 /* Whether a file begins as packed ones and archives do. */
@@ -145,15 +145,15 @@ static bool is_packed(const char *head, size_t n) {
 }
 
 /* Whether an archive can be unpacked and has what is wanted; as verify. */
-static int look_through(wanted *w, const char *path, char *msg, size_t msg_size) {
+static int look_through(wanted *w, const char *path) {
     const archive_options o = {
         .members = w->file->members, .most = w->file->unpacked, .progress = show_checking, .context = w};
-    return archive_check(path, w->path, &o, msg, msg_size);
+    return archive_check(path, w->path, &o);
 }
 
 /* Where no checksum is known: an archive is not the page of a network that wants people to log in, nor only a part of
  * one. As verify. */
-static int look_inside(wanted *w, const char *path, char *msg, size_t msg_size) {
+static int look_inside(wanted *w, const char *path) {
     char head[512];
     uint64_t got = 0;
     w->unsure = !w->own;
@@ -161,9 +161,9 @@ static int look_inside(wanted *w, const char *path, char *msg, size_t msg_size) 
     const int fd = adamod__file_open(path, O_RDONLY);
     const int error = fd < 0 ? errno : adamod__file_read(fd, 0, head, sizeof head, &got);
     if (fd >= 0) close(fd);
-    if (error) return text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error));
-    if (is_packed(head, (size_t)got)) return archive_missing() ? 1 : look_through(w, path, msg, msg_size);
-    text_fail(msg, msg_size, "%s: what came is no archive%s", w->path, got && *head == '<' ? " but a web page" : "");
+    if (error) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", path, strerror(error));
+    if (is_packed(head, (size_t)got)) return archive_missing() ? 1 : look_through(w, path);
+    adamod__refuse("%s: what came is no archive%s", w->path, got && *head == '<' ? " but a web page" : "");
     return 0;
 }
 
@@ -171,11 +171,10 @@ static int look_inside(wanted *w, const char *path, char *msg, size_t msg_size) 
 static bool has_content(const wanted *w, const char *path, int64_t size) {
     const char *expected = w->file->content ? w->file->content : w->file->checksum;
     const int64_t most = archive_most(size);
-    char *bytes, hex[DIGEST_HEX], why[256];
+    char *bytes, hex[DIGEST_HEX];
     size_t n;
     digest d;
-    if (text_input_read_most(path, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n, why, sizeof why))
-        return false;
+    if (text_input_read_most(path, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n)) return false;
     digest_start(&d, w->file->kind);
     digest_add(&d, bytes, n);
     digest_end(&d, hex);
@@ -185,12 +184,12 @@ static bool has_content(const wanted *w, const char *path, int64_t size) {
 
 /* Whether a file that has another checksum is the published one all the same, packed anew; as verify, without a message
  * if not. One that has as many bytes as the published one was not packed anew but damaged. */
-static int packed_anew(wanted *w, const char *path, char *msg, size_t msg_size) {
+static int packed_anew(wanted *w, const char *path) {
     char line[256];
     struct stat st;
     if (w->own || w->recorded || stat(path, &st) || st.st_size == w->file->size) return 0;
     if (w->file->members) {
-        const int whole = archive_missing() ? 0 : look_through(w, path, msg, msg_size);
+        const int whole = archive_missing() ? 0 : look_through(w, path);
         if (whole <= 0) return whole;
         w->unsure = true;
         snprintf(
@@ -208,19 +207,18 @@ static int packed_anew(wanted *w, const char *path, char *msg, size_t msg_size) 
 }
 
 /* 1: it is the right one. 0: it is not, with a message. -1: it cannot be read. here: nobody sent it over a network. */
-static int verify(wanted *w, const char *path, bool here, char *msg, size_t msg_size) {
+static int verify(wanted *w, const char *path, bool here) {
     char hex[DIGEST_HEX], record[DATA_SET_PATH + 160] = "";
     w->unsure = false;
-    if (!*w->checksum) return look_inside(w, path, msg, msg_size);
-    if (digest_of(w, path, w->kind, hex, msg, msg_size)) return -1;
+    if (!*w->checksum) return look_inside(w, path);
+    if (digest_of(w, path, w->kind, hex)) return -1;
     if (strcmp(hex, w->checksum) == 0) return 1;
-    const int anew = here ? packed_anew(w, path, msg, msg_size) : 0;
+    const int anew = here ? packed_anew(w, path) : 0;
     if (anew) return anew;
     if (w->recorded)
         snprintf(record, sizeof record,
                  ", that of an earlier download, as %s says; delete that record if the new file is right", w->record);
-    text_fail(msg, msg_size, "%s: its %s is %s, expected %s%s", w->path, digest_name(w->kind), hex, w->checksum,
-              record);
+    adamod__refuse("%s: its %s is %s, expected %s%s", w->path, digest_name(w->kind), hex, w->checksum, record);
     return 0;
 }
 
@@ -234,7 +232,7 @@ static void show_progress(void *context, int64_t done, int64_t total) {
 }
 
 /* From one address into w->part. *wrong: it is whole, and not the right one. */
-static download_result fetch(wanted *w, const char *url, int fd, bool *wrong, char *msg, size_t msg_size) {
+static download_result fetch(wanted *w, const char *url, int fd, bool *wrong) {
     const bool here = address_is_file(url);
     const download d = {.url = url,
                         .path = w->part,
@@ -245,9 +243,9 @@ static download_result fetch(wanted *w, const char *url, int fd, bool *wrong, ch
                         .context = w};
     for (int attempt = 0; attempt < 2; attempt++) {
         bool resumed;
-        const download_result r = download_run(&d, fd, &resumed, msg, msg_size);
+        const download_result r = download_run(&d, fd, &resumed);
         if (r != DOWNLOAD_DONE) return r;
-        const int right = verify(w, w->part, here, msg, msg_size);
+        const int right = verify(w, w->part, here);
         if (right > 0) return DOWNLOAD_DONE;
         if (right < 0) return DOWNLOAD_STOPPED;
         if (!resumed) {
@@ -261,26 +259,22 @@ static download_result fetch(wanted *w, const char *url, int fd, bool *wrong, ch
 }
 
 /* A whole file that is not the right one is kept, but out of the way. */
-static void set_apart(const wanted *w, const char *path, char *msg, size_t msg_size) {
-    char line[1024];
-    if (rename(path, w->bad)) return;
-    snprintf(line, sizeof line, "%s; kept as %s.bad", msg, w->file->name);
-    text_fail(msg, msg_size, "%s", line);
+static void set_apart(const wanted *w, const char *path) {
+    if (!rename(path, w->bad)) adamod__refuse("%s; kept as %s.bad", adamod__last_message(), w->file->name);
 }
 
 /* From one address to its place. */
-static download_result get_from(wanted *w, const char *url, char *msg, size_t msg_size) {
-    const int fd = folder_lock(w->part, msg, msg_size);
+static download_result get_from(wanted *w, const char *url) {
+    const int fd = folder_lock(w->part);
     char folder[DATA_SET_PATH];
     struct stat st;
     bool wrong = false;
     if (fd < 0) return DOWNLOAD_STOPPED;
     const int64_t have = fstat(fd, &st) == 0 ? (int64_t)st.st_size : 0;
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(w->path, '/') - w->path), w->path);
-    download_result r = folder_space(folder, w->size - have, msg, msg_size) ? DOWNLOAD_STOPPED
-                                                                            : fetch(w, url, fd, &wrong, msg, msg_size);
-    if (r == DOWNLOAD_DONE && folder_rename(w->part, w->path, msg, msg_size)) r = DOWNLOAD_STOPPED;
-    if (wrong) set_apart(w, w->part, msg, msg_size);
+    download_result r = folder_space(folder, w->size - have) ? DOWNLOAD_STOPPED : fetch(w, url, fd, &wrong);
+    if (r == DOWNLOAD_DONE && folder_rename(w->part, w->path)) r = DOWNLOAD_STOPPED;
+    if (wrong) set_apart(w, w->part);
     else if (r != DOWNLOAD_DONE && fstat(fd, &st) == 0 && st.st_size == 0) (void)unlink(w->part);
     close(fd);
     return r;
@@ -296,65 +290,62 @@ static void warn_of(const wanted *w, const char *url) {
     note(w, line);
 }
 
-static int get_from_any(wanted *w, char *msg, size_t msg_size) {
+static int get_from_any(wanted *w) {
     for (int i = 0; i < w->n_urls; i++) {
         warn_of(w, w->urls[i]);
-        const download_result r = get_from(w, w->urls[i], msg, msg_size);
+        const download_result r = get_from(w, w->urls[i]);
         if (r == DOWNLOAD_DONE) return 0;
         if (r == DOWNLOAD_STOPPED) return -1;
-        if (i + 1 < w->n_urls) note(w, msg);
+        if (i + 1 < w->n_urls) note(w, adamod__last_message());
     }
     return -1;
 }
 
 /* What is there already is compared, too: 1 if it is right, 0 if there is none. */
-static int look_at(wanted *w, char *msg, size_t msg_size) {
+static int look_at(wanted *w) {
     if (access(w->path, F_OK) != 0) return 0;
-    const int right = verify(w, w->path, true, msg, msg_size);
+    const int right = verify(w, w->path, true);
     if (right) return right;
-    set_apart(w, w->path, msg, msg_size);
-    note(w, msg);
+    set_apart(w, w->path);
+    note(w, adamod__last_message());
     return 0;
 }
 
-static int get_file(wanted *w, char *msg, size_t msg_size) {
-    const int here = look_at(w, msg, msg_size);
-    return here ? here : get_from_any(w, msg, msg_size);
+static int get_file(wanted *w) {
+    const int here = look_at(w);
+    return here ? here : get_from_any(w);
 }
 
 /* Where nobody has published one, that of a download from which the set was prepared is what later ones are compared
  * with. */
-static int record(wanted *w, char *msg, size_t msg_size) {
+static int record(wanted *w) {
     char hex[DIGEST_HEX], line[DIGEST_HEX + 128];
     if (*w->checksum) return 0;
-    if (digest_of(w, w->path, DIGEST_SHA256, hex, msg, msg_size)) return -1;
+    if (digest_of(w, w->path, DIGEST_SHA256, hex)) return -1;
     snprintf(line, sizeof line, "%s  %s\n", hex, w->file->name);
-    if (text_write(w->record, text_of(line), msg, msg_size)) return -1;
+    if (text_write(w->record, text_of(line))) return -1;
     snprintf(line, sizeof line, "%s: no checksum is published; its SHA-256 is recorded", w->file->name);
     note(w, line);
     return 0;
 }
 
 /* Does something with each file of a set; *unsure: whether one of them was. */
-static int with_each(const data_set *s, const data_options *o, int (*act)(wanted *w, char *msg, size_t msg_size),
-                     bool *unsure, char *msg, size_t msg_size) {
+static int with_each(const data_set *s, const data_options *o, int (*act)(wanted *w), bool *unsure) {
     wanted *w = malloc(sizeof *w);
-    int status = w ? 0 : text_fail(msg, msg_size, "out of memory");
+    int status = w ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     *unsure = false;
     for (const data_file *f = s->files; status >= 0 && f->name; f++) {
-        status = plan(w, s, f, o, msg, msg_size);
-        if (!status) status = act(w, msg, msg_size);
+        status = plan(w, s, f, o);
+        if (!status) status = act(w);
         *unsure = *unsure || w->unsure;
     }
     free(w);
     return status < 0 ? -1 : 0;
 }
 
-int data_set_get(const data_set *s, const data_options *o, bool *unsure, char *msg, size_t msg_size) {
-    return with_each(s, o, get_file, unsure, msg, msg_size);
-}
+int data_set_get(const data_set *s, const data_options *o, bool *unsure) { return with_each(s, o, get_file, unsure); }
 
-int data_set_record(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
+int data_set_record(const data_set *s, const data_options *o) {
     bool unsure;
-    return with_each(s, o, record, &unsure, msg, msg_size);
+    return with_each(s, o, record, &unsure);
 }

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "support/text.h"
+#include "core/error.h"
 #include "data/bpe.h"
 #include "data/sets/archive_file.h"
 #include "data/sets/data_sets.h"
@@ -26,8 +27,6 @@ typedef struct preparing {
     const data_options *o;
     char downloads[DATA_SET_PATH], folder[DATA_SET_PATH]; /* where from, and where it is made */
     bool unsure;                                          /* no checksum says that it is the published set */
-    char *msg;
-    size_t msg_size;
 } preparing;
 
 enum { PATH = 2 * DATA_SET_PATH, MOST_FILES = 16 };
@@ -44,10 +43,10 @@ static void tell(const preparing *p, const char *what, int64_t done, int64_t tot
 /* Where no checksum says it, amounts do: that this is the published set. expected 0: not known. */
 static int expect(const preparing *p, const char *what, int64_t found, int64_t expected, const char *unit) {
     if (!p->unsure || !expected || found == expected) return 0;
-    return text_fail(p->msg, p->msg_size,
-                     "%s: %lld %s, the published set has %lld; no checksum says that the files in %s are the published "
-                     "ones: delete what is not, to download it",
-                     what, (long long)found, unit, (long long)expected, p->downloads);
+    return adamod__refuse(
+        "%s: %lld %s, the published set has %lld; no checksum says that the files in %s are the published "
+        "ones: delete what is not, to download it",
+        what, (long long)found, unit, (long long)expected, p->downloads);
 }
 
 /* ---- files as they are ---- */
@@ -58,15 +57,14 @@ static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
     size_t n;
     snprintf(from, sizeof from, "%s/%s", p->downloads, c->from);
     tell(p, c->to, 0, 0);
-    if (stat(from, &st)) return text_fail(p->msg, p->msg_size, "%s: cannot get its size: %s", from, strerror(errno));
+    if (stat(from, &st)) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot get its size: %s", from, strerror(errno));
     const int64_t most = archive_most((int64_t)st.st_size);
-    if (text_input_read_most(from, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n, p->msg, p->msg_size))
-        return -1;
+    if (text_input_read_most(from, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n)) return -1;
     if (n == 0) {
         free(bytes);
-        return text_fail(p->msg, p->msg_size, "%s: empty, expected text", from);
+        return adamod__refuse("%s: empty, expected text", from);
     }
-    const int failed = text_write(in_folder(p, c->to, "", to), (text_slice){bytes, n}, p->msg, p->msg_size);
+    const int failed = text_write(in_folder(p, c->to, "", to), (text_slice){bytes, n});
     *lines = text_count_lines((text_slice){bytes, n});
     free(bytes);
     return failed ? -1 : 0;
@@ -78,8 +76,8 @@ static int copy_files(const preparing *p) {
     for (int64_t i = 0, lines[2]; all[i].from; i++) {
         if (copy_file(p, &all[i], &lines[i % 2])) return -1;
         if (p->set->languages[0] && i % 2 && lines[0] != lines[1])
-            return text_fail(p->msg, p->msg_size, "%s has %lld lines and %s has %lld, expected the same number",
-                             all[i - 1].from, (long long)lines[0], all[i].from, (long long)lines[1]);
+            return adamod__refuse("%s has %lld lines and %s has %lld, expected the same number", all[i - 1].from,
+                                  (long long)lines[0], all[i].from, (long long)lines[1]);
     }
     return 0;
 }
@@ -100,13 +98,13 @@ static void show_unpacking(void *context, int64_t done, int64_t total) {
 
 static int unpack_all(const preparing *p, const char *below) {
     char path[PATH], to[PATH];
-    if (folder_make(in_folder(p, below, "", to), p->msg, p->msg_size)) return -1;
+    if (folder_make(in_folder(p, below, "", to))) return -1;
     for (const data_file *f = p->set->files; f->name; f++) {
         unpack_progress u = {p, f->name};
         const archive_options o = {
             .members = f->members, .most = f->unpacked, .progress = show_unpacking, .context = &u};
         snprintf(path, sizeof path, "%s/%s", p->downloads, f->name);
-        if (f->unpacked && archive_unpack(path, to, &o, p->msg, p->msg_size)) return -1;
+        if (f->unpacked && archive_unpack(path, to, &o)) return -1;
     }
     return 0;
 }
@@ -116,7 +114,7 @@ static int check_amounts(const preparing *p) {
         char path[PATH];
         struct stat st;
         if (stat(in_folder(p, a->file, "", path), &st))
-            return text_fail(p->msg, p->msg_size, "%s: cannot get its size: %s", path, strerror(errno));
+            return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot get its size: %s", path, strerror(errno));
         if (expect(p, a->file, (int64_t)st.st_size, a->bytes, "bytes")) return -1;
     }
     return 0;
@@ -131,10 +129,10 @@ typedef struct target {
     const char *what;
 } target;
 
-static int take_lines(void *context, int n, char *const *lines, char *msg, size_t msg_size) {
+static int take_lines(void *context, int n, char *const *lines) {
     const target *t = context;
     for (int i = 0; i < n; i++) {
-        if (line_file_put(t->file, text_of(lines[i]), msg, msg_size)) return -1;
+        if (line_file_put(t->file, text_of(lines[i]))) return -1;
     }
     tell(t->p, t->what, line_file_count(t->file), 0);
     return 0;
@@ -144,12 +142,12 @@ static int take_lines(void *context, int n, char *const *lines, char *msg, size_
 static int map_files(const preparing *p, const char *const *paths, int n, line_map map, const char *what,
                      const char *to, int64_t *lines) {
     target t = {.p = p, .what = what};
-    if (line_file_open(&t.file, to, p->msg, p->msg_size)) return -1;
+    if (line_file_open(&t.file, to)) return -1;
     map.take = take_lines;
     map.context = &t;
-    const int status = line_map_run(&map, n, paths, p->msg, p->msg_size);
+    const int status = line_map_run(&map, n, paths);
     *lines = line_file_count(t.file);
-    return line_file_close(t.file, !status, p->msg, p->msg_size) || status ? -1 : 0;
+    return line_file_close(t.file, !status) || status ? -1 : 0;
 }
 
 static void note_mended(const preparing *p, long long lines, const char *language) {
@@ -204,10 +202,9 @@ static int open_pairs(pair_files *f, const char *from, const char *const to[2]) 
     char path[PATH];
     for (int i = 0; i < 2; i++) {
         const char *language = d->sides[i].language;
-        if (text_input_open(&f->in[i], in_folder(f->p, from, language, path), f->p->msg, f->p->msg_size)) return -1;
+        if (text_input_open(&f->in[i], in_folder(f->p, from, language, path))) return -1;
         for (int k = 0; k < 2 && to[k]; k++) {
-            if (line_file_open(&f->out[k][i], in_folder(f->p, to[k], language, path), f->p->msg, f->p->msg_size))
-                return -1;
+            if (line_file_open(&f->out[k][i], in_folder(f->p, to[k], language, path))) return -1;
         }
     }
     return 0;
@@ -217,7 +214,7 @@ static int close_pairs(pair_files *f, int status) {
     for (int i = 0; i < 2; i++) {
         text_input_close(f->in[i]);
         for (int k = 0; k < 2; k++) {
-            if (line_file_close(f->out[k][i], !status, f->p->msg, f->p->msg_size)) status = -1;
+            if (line_file_close(f->out[k][i], !status)) status = -1;
         }
     }
     return status;
@@ -226,12 +223,12 @@ static int close_pairs(pair_files *f, int status) {
 /* 1: the next pair; 0: there is none. */
 static int next_pair(pair_files *f, text_slice line[2]) {
     const preparing *p = f->p;
-    const int a = text_input_line(f->in[0], &line[0], p->msg, p->msg_size);
-    const int b = a < 0 ? -1 : text_input_line(f->in[1], &line[1], p->msg, p->msg_size);
+    const int a = text_input_line(f->in[0], &line[0]);
+    const int b = a < 0 ? -1 : text_input_line(f->in[1], &line[1]);
     if (a < 0 || b < 0) return -1;
     if (a != b)
-        return text_fail(p->msg, p->msg_size, "%s: its texts differ in their numbers of lines: one has more than %lld",
-                         p->set->name, (long long)text_input_number(f->in[a ? 1 : 0]));
+        return adamod__refuse("%s: its texts differ in their numbers of lines: one has more than %lld", p->set->name,
+                              (long long)text_input_number(f->in[a ? 1 : 0]));
     return a;
 }
 
@@ -248,7 +245,7 @@ static int copy_pairs(const preparing *p, const char *from, const pair_limits *l
         else if (!limits || pair_limits_keep(limits, text_count_tokens(TEXT_WORDS, line[0]),
                                              text_count_tokens(TEXT_WORDS, line[1]))) {
             line_file **out = f.out[++kept && hold_out && kept % hold_out == 0];
-            for (int i = 0; i < 2 && !status; i++) status = line_file_put(out[i], line[i], p->msg, p->msg_size);
+            for (int i = 0; i < 2 && !status; i++) status = line_file_put(out[i], line[i]);
             if (kept % 10000 == 0) tell(p, "pairs", kept, 0);
         }
     }
@@ -262,13 +259,13 @@ static int learn(const preparing *p, char **codes) {
     bpe_learner *l = bpe_learner_create();
     char path[PATH];
     int64_t done = 0, lines = 0;
-    int got = l ? 0 : text_fail(p->msg, p->msg_size, "out of memory");
+    int got = l ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; i < 2 && !got; i++) {
         text_input *in;
         text_slice line;
-        if (text_input_open(&in, in_folder(p, "tok.train.", d->sides[i].language, path), p->msg, p->msg_size)) got = -1;
-        while (!got && (got = text_input_line(in, &line, p->msg, p->msg_size)) > 0) {
-            got = bpe_learner_add(l, line) ? text_fail(p->msg, p->msg_size, "%s: out of memory", path) : 0;
+        if (text_input_open(&in, in_folder(p, "tok.train.", d->sides[i].language, path))) got = -1;
+        while (!got && (got = text_input_line(in, &line)) > 0) {
+            got = bpe_learner_add(l, line) ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path) : 0;
             if (++lines % 10000 == 0) tell(p, "lines counted for subwords", lines, 0);
         }
         text_input_close(in);
@@ -277,7 +274,7 @@ static int learn(const preparing *p, char **codes) {
     *codes = got ? NULL : bpe_learner_run(l, d->merges, 2, &done);
     bpe_learner_free(l);
     if (got || *codes) return got;
-    return text_fail(p->msg, p->msg_size, "out of memory for learning subwords");
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for learning subwords");
 }
 
 static void *open_subwords(const void *b) { return bpe_worker_create(b, &(bpe_options){0}); }
@@ -301,7 +298,7 @@ static int apply(const preparing *p, const bpe *b, const char *from, const char 
 static int split_all(const preparing *p, const char *codes) {
     const data_pairs *d = p->set->pairs;
     bpe *b;
-    if (bpe_parse(&b, text_of(codes), -1, "codes", p->msg, p->msg_size)) return -1;
+    if (bpe_parse(&b, text_of(codes), -1, "codes")) return -1;
     int failed = 0;
     if (d->limit_subwords) {
         failed = apply(p, b, "tok.train.", "bpe.train.") || apply(p, b, "tok.valid.", "bpe.valid.") ||
@@ -329,12 +326,12 @@ static int prepare_pairs(const preparing *p) {
     for (int i = 0; i < 2; i++) {
         if (tokenize(p, i)) return -1;
     }
-    if (folder_remove(in_folder(p, "in", "", path), p->msg, p->msg_size)) return -1;
+    if (folder_remove(in_folder(p, "in", "", path))) return -1;
     const char *const parts[] = {"tok.train.", "tok.valid."};
     if (copy_pairs(p, "tok.all.", d->limit_subwords ? NULL : &d->limits, d->hold_out, parts)) return -1;
     remove_prefix(p, "tok.all.");
     if (learn(p, &codes)) return -1;
-    int failed = text_write(in_folder(p, "codes", "", path), text_of(codes), p->msg, p->msg_size);
+    int failed = text_write(in_folder(p, "codes", "", path), text_of(codes));
     if (!failed) failed = split_all(p, codes);
     free(codes);
     static const char *const gone[] = {"tok.train.", "tok.valid.", "tok.test.", "bpe.train.", "bpe.valid."};
@@ -352,33 +349,33 @@ static int prepare_in(const preparing *p) {
 
 static int prepare_locked(preparing *p, const char *place) {
     char old[PATH];
-    if (folder_remove(p->folder, p->msg, p->msg_size) || folder_make(p->folder, p->msg, p->msg_size)) return -1;
+    if (folder_remove(p->folder) || folder_make(p->folder)) return -1;
     int status = prepare_in(p);
     if (!status && access(place, F_OK) == 0) {
         snprintf(old, sizeof old, "%s.old", place);
-        status = folder_remove(old, p->msg, p->msg_size) || folder_rename(place, old, p->msg, p->msg_size);
+        status = folder_remove(old) || folder_rename(place, old);
     }
-    if (!status) status = folder_rename(p->folder, place, p->msg, p->msg_size);
-    if (!status) return folder_remove((snprintf(old, sizeof old, "%s.old", place), old), p->msg, p->msg_size);
-    (void)folder_remove(p->folder, NULL, 0); /* it is made anew in any case */
+    if (!status) status = folder_rename(p->folder, place);
+    if (!status) return folder_remove((snprintf(old, sizeof old, "%s.old", place), old));
+    (void)folder_remove(p->folder); /* it is made anew in any case */
     return -1;
 }
 
-int data_set_prepare(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
-    preparing p = {.set = s, .o = o, .msg = msg, .msg_size = msg_size};
+int data_set_prepare(const data_set *s, const data_options *o) {
+    preparing p = {.set = s, .o = o};
     char place[DATA_SET_PATH], lock[PATH];
-    if (data_set_folder(s, "prepared", place, sizeof place, msg, msg_size)) return -1;
-    if (data_set_folder(s, "downloads", p.downloads, sizeof p.downloads, msg, msg_size)) return -1;
+    if (data_set_folder(s, "prepared", place, sizeof place)) return -1;
+    if (data_set_folder(s, "downloads", p.downloads, sizeof p.downloads)) return -1;
     if (!o->again && data_set_state(s) == DATA_PREPARED) return 0;
-    if (data_set_get(s, o, &p.unsure, msg, msg_size)) return -1;
+    if (data_set_get(s, o, &p.unsure)) return -1;
     snprintf(lock, sizeof lock, "%.*s", (int)(strrchr(place, '/') - place), place);
-    if (folder_make(lock, msg, msg_size)) return -1;
+    if (folder_make(lock)) return -1;
     snprintf(lock, sizeof lock, "%s.lock", place);
     snprintf(p.folder, sizeof p.folder, "%.500s.new", place);
-    const int fd = folder_lock(lock, msg, msg_size);
+    const int fd = folder_lock(lock);
     if (fd < 0) return -1;
     const int status = prepare_locked(&p, place);
     (void)unlink(lock);
     close(fd);
-    return status ? -1 : data_set_record(s, o, msg, msg_size);
+    return status ? -1 : data_set_record(s, o);
 }
