@@ -1,7 +1,3 @@
-/* crc32.c - see crc32.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "core/crc32.h"
 
 #include <pthread.h>

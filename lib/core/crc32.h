@@ -1,11 +1,10 @@
 /* crc32.h - the CRC-32 of zlib, PNG and gzip (polynomial 0x04c11db7, reflected); internal.
  *
- * It finds every change of one bit, and every change within 32 bits in a row.
- *
- * SPDX-License-Identifier: MIT
- */
+ * It finds every change of one bit, and every change within 32 bits in a row. */
 #ifndef ADAMOD_CRC32_H
 #define ADAMOD_CRC32_H
+
+#include "core/platform.h" /* first */
 
 #include <stddef.h>
 #include <stdint.h>

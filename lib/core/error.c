@@ -1,11 +1,8 @@
-/* Messages, and numbers as their text. */
-#define _GNU_SOURCE
+/* The thread's last message, and text that is safe to show on a terminal. */
 #include "core/error.h"
 
 #include "core/safetensors.h"
 
-#include <fenv.h>
-#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,44 +91,6 @@ void adamod__save_failure(adamod__failure *out) {
 
 adamod_status adamod__fail_again(const adamod__failure *failure) {
     return adamod__fail(failure->status, "%s", failure->message);
-}
-
-/* The program may have set a locale whose numbers have a comma, and another rounding, which libc's conversions follow; the
- * library's are always the same. */
-typedef struct adamod__locale {
-    locale_t own, before;
-    int rounding;
-} adamod__locale;
-
-static adamod__locale adamod__enter_locale(void) {
-    adamod__locale l = {.own = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0)};
-    l.before = uselocale(l.own); /* without memory it stays as it is */
-    l.rounding = fegetround();
-    if (l.rounding != FE_TONEAREST) fesetround(FE_TONEAREST);
-    return l;
-}
-
-static void adamod__leave_locale(adamod__locale l) {
-    if (l.rounding != FE_TONEAREST) fesetround(l.rounding);
-    uselocale(l.before);
-    if (l.own) freelocale(l.own);
-}
-
-double adamod__read_number(const char *text, char **end) {
-    const adamod__locale l = adamod__enter_locale();
-    const double x = strtod(text, end);
-    adamod__leave_locale(l);
-    return x;
-}
-
-const char *adamod__number(double x, char out[32]) {
-    const adamod__locale l = adamod__enter_locale();
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(out, 32, "%.*g", digits, x);
-        if (strtod(out, NULL) == x) break;
-    }
-    adamod__leave_locale(l);
-    return out;
 }
 
 const char *adamod_last_error(void) { return adamod__message; }

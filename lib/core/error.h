@@ -57,12 +57,14 @@ bool adamod__is_harmless(const char *text, size_t left, size_t *n);
 /* Makes every other one a question mark, in place. */
 void adamod__make_plain(char *text);
 
-/* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
-const char *adamod__number(double x, char out[32]);
-/* As strtod in the C locale. */
-double adamod__read_number(const char *text, char **end);
-
 /* As realloc for n elements of so many bytes each, where their product may overflow. */
 void *adamod__resize(void *old, size_t n, size_t size);
+
+/* Returns from the calling function with the status of call if that failed. */
+#define ADAMOD__TRY(call)                                                                                              \
+    do {                                                                                                               \
+        const adamod_status adamod__tried = (call);                                                                    \
+        if (adamod__tried) return adamod__tried;                                                                       \
+    } while (0)
 
 #endif

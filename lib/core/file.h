@@ -5,12 +5,11 @@
  * being written, ".adamod-1.tmp" and so on; then synced, renamed, and the directory synced. The name is not longer than
  * any file's name may be. Its writer holds a lock (flock) on it: so two writers never share one, and what a killed
  * process has left is known as such, and removed by the next writer in that directory. Where locks do not exist, what is
- * left stays, and the next number is taken.
- *
- * SPDX-License-Identifier: MIT
- */
+ * left stays, and the next number is taken. */
 #ifndef ADAMOD_FILE_H
 #define ADAMOD_FILE_H
+
+#include "core/platform.h" /* first */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,4 @@
 /* Loads shared libraries. */
-#define _GNU_SOURCE
 #include "core/library.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,5 @@
 /* Threads that wait for work. A run hands each thread a contiguous range of tasks, the same one every time, so that a
  * thread meets the memory it met before; who is done early takes tasks from the others' ranges. */
-#define _GNU_SOURCE
 #include "core/pool.h"
 
 #include "core/arithmetic.h"

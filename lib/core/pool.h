@@ -2,6 +2,8 @@
 #ifndef ADAMOD_CORE_POOL_H
 #define ADAMOD_CORE_POOL_H
 
+#include "core/platform.h" /* first */
+
 #include "adamod.h"
 
 #include <stdbool.h>

@@ -1,11 +1,4 @@
-/* safetensors.c - see safetensors.h; what reading and writing share.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
+/* Safetensors: data types, messages, UTF-8 and sorting, for reading and writing. */
 #include "core/safetensors_internal.h"
 
 #include <errno.h>
@@ -16,33 +9,11 @@
 
 /* ---- Data types -------------------------------------------------------------------------------------------------- */
 
+#define ST_DTYPE(name, bits) {#name, bits},
 static const struct {
     const char *name;
     unsigned bits;
-} st_dtypes[ADAMOD__ST_DTYPES] = {
-    [ADAMOD__ST_F32] = {"F32", 32},
-    [ADAMOD__ST_F64] = {"F64", 64},
-    [ADAMOD__ST_BF16] = {"BF16", 16},
-    [ADAMOD__ST_F16] = {"F16", 16},
-    [ADAMOD__ST_I64] = {"I64", 64},
-    [ADAMOD__ST_I32] = {"I32", 32},
-    [ADAMOD__ST_U8] = {"U8", 8},
-    [ADAMOD__ST_I8] = {"I8", 8},
-    [ADAMOD__ST_I16] = {"I16", 16},
-    [ADAMOD__ST_U16] = {"U16", 16},
-    [ADAMOD__ST_U32] = {"U32", 32},
-    [ADAMOD__ST_U64] = {"U64", 64},
-    [ADAMOD__ST_BOOL] = {"BOOL", 8},
-    [ADAMOD__ST_C64] = {"C64", 64},
-    [ADAMOD__ST_F8_E4M3] = {"F8_E4M3", 8},
-    [ADAMOD__ST_F8_E5M2] = {"F8_E5M2", 8},
-    [ADAMOD__ST_F8_E8M0] = {"F8_E8M0", 8},
-    [ADAMOD__ST_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
-    [ADAMOD__ST_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8},
-    [ADAMOD__ST_F6_E2M3] = {"F6_E2M3", 6},
-    [ADAMOD__ST_F6_E3M2] = {"F6_E3M2", 6},
-    [ADAMOD__ST_F4] = {"F4", 4},
-};
+} st_dtypes[ADAMOD__ST_DTYPES] = {ADAMOD__ST_DTYPE_LIST(ST_DTYPE)};
 
 static int st_dtype_known(adamod__st_dtype dtype) { return (unsigned)dtype < (unsigned)ADAMOD__ST_DTYPES; }
 

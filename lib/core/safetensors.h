@@ -15,10 +15,7 @@
  *
  * Messages begin with the file's path:
  * "x.safetensors: tensor "w": data_offsets [0, 8] hold 8 bytes, shape and dtype F32 need 12".
- * Memory comes from malloc. Nothing is global; one adamod__st_file may be read by several threads at once.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Memory comes from malloc. Nothing is global; one adamod__st_file may be read by several threads at once. */
 #ifndef ADAMOD_SAFETENSORS_H
 #define ADAMOD_SAFETENSORS_H
 
@@ -34,32 +31,19 @@
 /* The length of the character at s, which has n >= 1 bytes; 0 if it is not well-formed UTF-8. */
 size_t adamod__utf8_length(const char *s, size_t n);
 
-/* The first four have the values of adamod_type. */
-typedef enum adamod__st_dtype {
-    ADAMOD__ST_F32 = ADAMOD_F32,
-    ADAMOD__ST_F64 = ADAMOD_F64,
-    ADAMOD__ST_BF16 = ADAMOD_BF16,
-    ADAMOD__ST_F16 = ADAMOD_F16,
-    ADAMOD__ST_I64,
-    ADAMOD__ST_I32,
-    ADAMOD__ST_U8,
-    ADAMOD__ST_I8,
-    ADAMOD__ST_I16,
-    ADAMOD__ST_U16,
-    ADAMOD__ST_U32,
-    ADAMOD__ST_U64,
-    ADAMOD__ST_BOOL,
-    ADAMOD__ST_C64,
-    ADAMOD__ST_F8_E4M3,
-    ADAMOD__ST_F8_E5M2,
-    ADAMOD__ST_F8_E8M0,
-    ADAMOD__ST_F8_E4M3FNUZ,
-    ADAMOD__ST_F8_E5M2FNUZ,
-    ADAMOD__ST_F6_E2M3,
-    ADAMOD__ST_F6_E3M2,
-    ADAMOD__ST_F4,
-    ADAMOD__ST_DTYPES /* how many there are */
-} adamod__st_dtype;
+/* clang-format off */
+/* The data types and the bits of an element. The first four have the values of adamod_type. */
+#define ADAMOD__ST_DTYPE_LIST(X)                                                                                       \
+    X(F32, 32) X(F64, 64) X(BF16, 16) X(F16, 16) X(I64, 64) X(I32, 32) X(U8, 8) X(I8, 8) X(I16, 16) X(U16, 16)         \
+    X(U32, 32) X(U64, 64) X(BOOL, 8) X(C64, 64) X(F8_E4M3, 8) X(F8_E5M2, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8)            \
+    X(F8_E5M2FNUZ, 8) X(F6_E2M3, 6) X(F6_E3M2, 6) X(F4, 4)
+/* clang-format on */
+
+#define ADAMOD__ST_DTYPE_ID(name, bits) ADAMOD__ST_##name,
+typedef enum adamod__st_dtype { ADAMOD__ST_DTYPE_LIST(ADAMOD__ST_DTYPE_ID) ADAMOD__ST_DTYPES } adamod__st_dtype;
+_Static_assert((int)ADAMOD__ST_F32 == ADAMOD_F32 && (int)ADAMOD__ST_F64 == ADAMOD_F64 &&
+                   (int)ADAMOD__ST_BF16 == ADAMOD_BF16 && (int)ADAMOD__ST_F16 == ADAMOD_F16,
+               "types of adamod.h are converted by a cast");
 
 typedef struct adamod__st_pair {
     const char *key, *value;

@@ -1,11 +1,4 @@
-/* safetensors_header.c - see safetensors.h; this reads the header.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
+/* Safetensors: parses and checks the header. */
 #include "core/safetensors_internal.h"
 
 #include <inttypes.h>
@@ -99,13 +92,13 @@ static adamod_status st_parse_hex4(st_parser *ps, uint32_t *out) {
 /* After "\u": one character, for which a surrogate takes a second escape. */
 static adamod_status st_parse_unicode(st_parser *ps, uint32_t *out) {
     uint32_t low = 0;
-    ST_TRY(st_parse_hex4(ps, out));
+    ADAMOD__TRY(st_parse_hex4(ps, out));
     if (*out == 0) return st_malformed(ps, "the character U+0000 is not allowed");
     if (*out < 0xd800 || *out > 0xdfff) return ADAMOD_OK;
     if (*out > 0xdbff || ps->len - ps->pos < 2 || memcmp(ps->json + ps->pos, "\\u", 2))
         return st_malformed(ps, "lone surrogate \\u%04" PRIx32, *out);
     ps->pos += 2;
-    ST_TRY(st_parse_hex4(ps, &low));
+    ADAMOD__TRY(st_parse_hex4(ps, &low));
     if (low < 0xdc00 || low > 0xdfff) return st_malformed(ps, "lone surrogate \\u%04" PRIx32, *out);
     *out = 0x10000 + ((*out - 0xd800) << 10) + (low - 0xdc00);
     return ADAMOD_OK;
@@ -135,7 +128,7 @@ static adamod_status st_parse_string(st_parser *ps, const char *expected, const 
         if (ps->pos == ps->len) return st_unexpected(ps, "'\"' to end a string");
         if (st_at(ps, '\\')) {
             uint32_t c = 0;
-            ST_TRY(st_parse_escape(ps, &c));
+            ADAMOD__TRY(st_parse_escape(ps, &c));
             to += st_utf8_encode(c, to);
             continue;
         }
@@ -172,7 +165,7 @@ static adamod_status st_parse_integer(st_parser *ps, uint64_t max, uint64_t *out
 
 static adamod_status st_parse_dtype(st_parser *ps, adamod__st_entry *entry) {
     const char *name = "";
-    ST_TRY(st_parse_string(ps, "a string for dtype", &name));
+    ADAMOD__TRY(st_parse_string(ps, "a string for dtype", &name));
     for (int i = 0; i < ADAMOD__ST_DTYPES; i++) {
         if (strcmp(name, adamod__st_dtype_name((adamod__st_dtype)i))) continue;
         entry->dtype = (adamod__st_dtype)i;
@@ -182,24 +175,24 @@ static adamod_status st_parse_dtype(st_parser *ps, adamod__st_entry *entry) {
 }
 
 static adamod_status st_parse_shape(st_parser *ps, adamod__st_entry *entry) {
-    ST_TRY(st_expect(ps, '['));
+    ADAMOD__TRY(st_expect(ps, '['));
     for (int n = 0;; n++) {
         int more = 0;
         uint64_t dim = 0;
-        ST_TRY(st_next_item(ps, ']', (size_t)n, &more));
+        ADAMOD__TRY(st_next_item(ps, ']', (size_t)n, &more));
         entry->ndim = n;
         if (!more) return ADAMOD_OK;
         if (n == ADAMOD_MAX_DIMS) return st_malformed(ps, "shape has more than %d dimensions", ADAMOD_MAX_DIMS);
-        ST_TRY(st_parse_integer(ps, INT64_MAX, &dim));
+        ADAMOD__TRY(st_parse_integer(ps, INT64_MAX, &dim));
         entry->shape[n] = (int64_t)dim;
     }
 }
 
 static adamod_status st_parse_offsets(st_parser *ps, adamod__st_entry *entry) {
-    ST_TRY(st_expect(ps, '['));
-    ST_TRY(st_parse_integer(ps, UINT64_MAX, &entry->begin));
-    ST_TRY(st_expect(ps, ','));
-    ST_TRY(st_parse_integer(ps, UINT64_MAX, &entry->end));
+    ADAMOD__TRY(st_expect(ps, '['));
+    ADAMOD__TRY(st_parse_integer(ps, UINT64_MAX, &entry->begin));
+    ADAMOD__TRY(st_expect(ps, ','));
+    ADAMOD__TRY(st_parse_integer(ps, UINT64_MAX, &entry->end));
     return st_expect(ps, ']');
 }
 
@@ -209,18 +202,18 @@ static adamod_status st_parse_fields(st_parser *ps, adamod__st_entry *entry) {
         adamod_status (*parse)(st_parser *ps, adamod__st_entry *entry);
     } fields[] = {{"dtype", st_parse_dtype}, {"shape", st_parse_shape}, {"data_offsets", st_parse_offsets}};
     int seen[3] = {0};
-    ST_TRY(st_expect(ps, '{'));
+    ADAMOD__TRY(st_expect(ps, '{'));
     for (size_t n = 0;; n++) {
         int more = 0, i = 0;
         const char *key = "";
-        ST_TRY(st_next_item(ps, '}', n, &more));
+        ADAMOD__TRY(st_next_item(ps, '}', n, &more));
         if (!more) break;
-        ST_TRY(st_parse_string(ps, "a field's name", &key));
+        ADAMOD__TRY(st_parse_string(ps, "a field's name", &key));
         while (i < 3 && strcmp(key, fields[i].name)) i++;
         if (i == 3) return st_malformed(ps, "unknown field \"%s\"", adamod__st_quote(key).text);
         if (seen[i]++) return st_malformed(ps, "%s is given twice", key);
-        ST_TRY(st_expect(ps, ':'));
-        ST_TRY(fields[i].parse(ps, entry));
+        ADAMOD__TRY(st_expect(ps, ':'));
+        ADAMOD__TRY(fields[i].parse(ps, entry));
     }
     for (int i = 0; i < 3; i++)
         if (!seen[i]) return st_malformed(ps, "%s is missing", fields[i].name);
@@ -262,9 +255,9 @@ static adamod_status st_parse_tensor(st_parser *ps, const char *name, uint64_t d
     adamod__st_entry *entry = &file->entries[file->n_entries];
     *entry = (adamod__st_entry){.name = name};
     ps->tensor = name;
-    ST_TRY(st_parse_fields(ps, entry));
+    ADAMOD__TRY(st_parse_fields(ps, entry));
     ps->tensor = NULL;
-    ST_TRY(st_check_entry(ps->to, entry, data_size));
+    ADAMOD__TRY(st_check_entry(ps->to, entry, data_size));
     file->n_entries++;
     return ADAMOD_OK;
 }
@@ -272,18 +265,18 @@ static adamod_status st_parse_tensor(st_parser *ps, const char *name, uint64_t d
 static adamod_status st_parse_metadata(st_parser *ps) {
     adamod__st_file *file = ps->file;
     if (ps->metadata_seen++) return st_malformed(ps, "__metadata__ is given twice");
-    ST_TRY(st_expect(ps, '{'));
+    ADAMOD__TRY(st_expect(ps, '{'));
     for (size_t n = 0;; n++) {
         int more = 0;
-        ST_TRY(st_next_item(ps, '}', n, &more));
+        ADAMOD__TRY(st_next_item(ps, '}', n, &more));
         if (!more) return ADAMOD_OK;
         void *pairs = st_grow(file->metadata, file->n_metadata, &ps->max_metadata, sizeof *file->metadata);
         if (!pairs) return adamod__st_fail_memory(ps->to);
         file->metadata = pairs;
         adamod__st_pair *pair = &file->metadata[file->n_metadata];
-        ST_TRY(st_parse_string(ps, "a key of __metadata__", &pair->key));
-        ST_TRY(st_expect(ps, ':'));
-        ST_TRY(st_parse_string(ps, "a string as a value of __metadata__", &pair->value));
+        ADAMOD__TRY(st_parse_string(ps, "a key of __metadata__", &pair->key));
+        ADAMOD__TRY(st_expect(ps, ':'));
+        ADAMOD__TRY(st_parse_string(ps, "a string as a value of __metadata__", &pair->value));
         if (!strcmp(pair->key, ADAMOD__ST_SUM)) {
             if (ps->sum_seen++) return st_malformed(ps, "__metadata__ has \"%s\" twice", pair->key);
         } else if (!strcmp(pair->key, ADAMOD__ST_SUMS)) {
@@ -301,12 +294,12 @@ static adamod_status st_parse_header(st_parser *ps, uint64_t data_size) {
     for (size_t n = 0;; n++) {
         int more = 0;
         const char *name = "";
-        ST_TRY(st_next_item(ps, '}', n, &more));
+        ADAMOD__TRY(st_next_item(ps, '}', n, &more));
         if (!more) break;
-        ST_TRY(st_parse_string(ps, "a tensor's name", &name));
-        ST_TRY(st_expect(ps, ':'));
-        if (!strcmp(name, "__metadata__")) ST_TRY(st_parse_metadata(ps));
-        else ST_TRY(st_parse_tensor(ps, name, data_size));
+        ADAMOD__TRY(st_parse_string(ps, "a tensor's name", &name));
+        ADAMOD__TRY(st_expect(ps, ':'));
+        if (!strcmp(name, "__metadata__")) ADAMOD__TRY(st_parse_metadata(ps));
+        else ADAMOD__TRY(st_parse_tensor(ps, name, data_size));
     }
     while (st_at(ps, ' ')) ps->pos++;
     return ps->pos == ps->len ? ADAMOD_OK : st_unexpected(ps, "nothing but spaces after the last '}'");
@@ -444,10 +437,10 @@ adamod_status adamod__st_parse_text(const st_report *to, char *json, size_t len,
     int sum_found = 0;
     file->text = json;
     if (!len) return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "the header is empty");
-    ST_TRY(st_check_sum(to, json, len, &sum_found));
-    ST_TRY(st_parse_header(&ps, data_size));
-    ST_TRY(st_check_sums(&ps, sum_found));
-    ST_TRY(st_check_layout(to, file, data_size));
+    ADAMOD__TRY(st_check_sum(to, json, len, &sum_found));
+    ADAMOD__TRY(st_parse_header(&ps, data_size));
+    ADAMOD__TRY(st_check_sums(&ps, sum_found));
+    ADAMOD__TRY(st_check_layout(to, file, data_size));
     st_take_sums(&ps);
     return st_check_names(to, file);
 }

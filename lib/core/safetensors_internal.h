@@ -1,19 +1,10 @@
-/* safetensors_internal.h - what the files that read and write safetensors share.
- *
- * SPDX-License-Identifier: MIT
- */
+/* safetensors_internal.h - what the files that read and write safetensors share. */
 #ifndef ADAMOD_SAFETENSORS_INTERNAL_H
 #define ADAMOD_SAFETENSORS_INTERNAL_H
 
 #include "core/crc32.h"
 #include "core/error.h"
 #include "core/safetensors.h"
-
-#define ST_TRY(call)                                                                                                   \
-    do {                                                                                                               \
-        adamod_status st_status = (call);                                                                              \
-        if (st_status != ADAMOD_OK) return st_status;                                                                  \
-    } while (0)
 
 /* Keys of metadata: the CRC-32 of the header with its length, in 8 hexadecimal digits that count as zeros themselves; and
  * that of each tensor's data, in the order of the data. */

@@ -1,14 +1,4 @@
-/* safetensors_read.c - see safetensors.h; this reads files.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#ifndef _FILE_OFFSET_BITS
-#define _FILE_OFFSET_BITS 64
-#endif
-
+/* Safetensors: reads files. */
 #include "core/file.h"
 #include "core/safetensors_internal.h"
 
@@ -45,7 +35,7 @@ static adamod_status st_read_length(const st_report *to, int fd, uint64_t most, 
     if (*file_size < 8)
         return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "%" PRIu64 " bytes are too few for a safetensors file",
                                *file_size);
-    ST_TRY(st_read_at(to, fd, 0, bytes, 8, NULL));
+    ADAMOD__TRY(st_read_at(to, fd, 0, bytes, 8, NULL));
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | bytes[i];
     if (*length > *file_size - 8)
@@ -59,7 +49,7 @@ static adamod_status st_read_length(const st_report *to, int fd, uint64_t most, 
 
 static adamod_status st_read_header(const st_report *to, int fd, uint64_t most, adamod__st_file *out) {
     uint64_t length = 0, file_size = 0;
-    ST_TRY(st_read_length(to, fd, most, &length, &file_size));
+    ADAMOD__TRY(st_read_length(to, fd, most, &length, &file_size));
     char *json = malloc(length ? (size_t)length : 1);
     if (!json) return adamod__st_fail_memory(to);
     adamod_status status = st_read_at(to, fd, 8, json, length, NULL);
@@ -95,8 +85,8 @@ adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entr
     st_report to = {file->path ? file->path : "safetensors"};
     uint32_t sum = 0;
     if (!file->path) return adamod__st_fail(&to, ADAMOD_ERROR_ARGUMENT, "no file is open");
-    ST_TRY(st_read_at(&to, file->fd, file->data_start + entry->begin, dst, entry->end - entry->begin,
-                      file->summed ? &sum : NULL));
+    ADAMOD__TRY(st_read_at(&to, file->fd, file->data_start + entry->begin, dst, entry->end - entry->begin,
+                           file->summed ? &sum : NULL));
     if (!file->summed || !ADAMOD__ST_DIFFER(sum, entry->sum)) return ADAMOD_OK;
     return adamod__st_fail(&to, ADAMOD_ERROR_FORMAT,
                            "damaged: tensor \"%s\": the CRC-32 of its data is %08" PRIx32 ", expected %08" PRIx32,

@@ -1,83 +1,36 @@
-/* safetensors_write.c - see safetensors.h; this writes files.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
+/* Safetensors: writes files. */
+#include "core/buffer.h"
 #include "core/file.h"
 #include "core/safetensors_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- Writing: the header ----------------------------------------------------------------------------------------- */
 
-/* Text that grows up to the longest header there may be. After a failure, adding does nothing. */
-typedef struct st_builder {
-    char *text;
-    size_t used, max;
-    adamod_status status;
-} st_builder;
-
-#define ST_MAX_TEXT ((size_t)8 + ADAMOD__ST_MAX_HEADER)
-
-static void st_add(st_builder *b, const char *text, size_t n) {
-    if (b->status != ADAMOD_OK) return;
-    if (n > ST_MAX_TEXT - b->used) {
-        b->status = ADAMOD_ERROR_ARGUMENT;
-        return;
-    }
-    if (n > b->max - b->used) {
-        size_t max = b->used * 2 + n + 64;
-        char *bigger = realloc(b->text, max);
-        if (!bigger) {
-            b->status = ADAMOD_ERROR_MEMORY;
-            return;
-        }
-        b->text = bigger;
-        b->max = max;
-    }
-    memcpy(b->text + b->used, text, n);
-    b->used += n;
-}
-
-static void st_add_format(st_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void st_add_format(st_builder *b, const char *format, ...) {
-    char text[96]; /* two numbers of 20 digits and what stands around them */
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    st_add(b, text, (size_t)n);
-}
-
-static void st_add_string(st_builder *b, const char *s) {
-    st_add(b, "\"", 1);
+static void st_add_string(adamod__buffer *b, const char *s) {
+    adamod__buffer_text(b, "\"");
     while (*s) {
         size_t plain = 0;
         while ((unsigned char)s[plain] >= 0x20 && s[plain] != '"' && s[plain] != '\\') plain++;
-        st_add(b, s, plain);
+        adamod__buffer_add(b, s, plain);
         s += plain;
         if (!*s) break;
-        if ((unsigned char)*s < 0x20) st_add_format(b, "\\u%04x", (unsigned)(unsigned char)*s);
-        else st_add_format(b, "\\%c", *s);
+        if ((unsigned char)*s < 0x20) adamod__buffer_format(b, "\\u%04x", (unsigned)(unsigned char)*s);
+        else adamod__buffer_format(b, "\\%c", *s);
         s++;
     }
-    st_add(b, "\"", 1);
+    adamod__buffer_text(b, "\"");
 }
 
-static void st_add_tensor(st_builder *b, const adamod__st_tensor *t, uint64_t begin, uint64_t end) {
+static void st_add_tensor(adamod__buffer *b, const adamod__st_tensor *t, uint64_t begin, uint64_t end) {
     st_add_string(b, t->name);
-    st_add_format(b, ":{\"dtype\":\"%s\",\"shape\":[", adamod__st_dtype_name(t->dtype));
-    for (int i = 0; i < t->ndim; i++) st_add_format(b, "%s%" PRId64, i ? "," : "", t->shape[i]);
-    st_add_format(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
+    adamod__buffer_format(b, ":{\"dtype\":\"%s\",\"shape\":[", adamod__st_dtype_name(t->dtype));
+    for (int i = 0; i < t->ndim; i++) adamod__buffer_format(b, "%s%" PRId64, i ? "," : "", t->shape[i]);
+    adamod__buffer_format(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
 }
 
 static adamod_status st_check_tensor(const st_report *to, const adamod__st_tensor *t, uint64_t *bytes) {
@@ -121,7 +74,7 @@ static adamod_status st_order_tensors(const st_report *to, const adamod__st_tens
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t bytes = 0;
-        ST_TRY(st_check_tensor(to, &tensors[i], &bytes));
+        ADAMOD__TRY(st_check_tensor(to, &tensors[i], &bytes));
         if (bytes > (uint64_t)INT64_MAX - ADAMOD__ST_MAX_HEADER - 8 - total)
             return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": the data is too large for a file",
                                    adamod__st_quote(tensors[i].name).text);
@@ -163,45 +116,46 @@ static adamod_status st_check_metadata(const st_report *to, const adamod__st_pai
 }
 
 /* The checksums first, as zeros until they are known. */
-static void st_add_metadata(st_builder *b, const adamod__st_pair *metadata, size_t n, adamod__st_plan *plan) {
+static void st_add_metadata(adamod__buffer *b, const adamod__st_pair *metadata, size_t n, adamod__st_plan *plan) {
     st_add_string(b, "__metadata__");
-    st_add_format(b, ":{\"%s\":\"", ADAMOD__ST_SUM);
-    plan->sum_at = b->used;
-    st_add_format(b, "00000000\",\"%s\":\"", ADAMOD__ST_SUMS);
-    plan->sums_at = b->used;
-    for (size_t i = 0; i < plan->n; i++) st_add(b, "00000000", 8);
-    st_add(b, "\"", 1);
+    adamod__buffer_format(b, ":{\"%s\":\"", ADAMOD__ST_SUM);
+    plan->sum_at = b->n;
+    adamod__buffer_format(b, "00000000\",\"%s\":\"", ADAMOD__ST_SUMS);
+    plan->sums_at = b->n;
+    for (size_t i = 0; i < plan->n; i++) adamod__buffer_text(b, "00000000");
+    adamod__buffer_text(b, "\"");
     for (size_t i = 0; i < n; i++) {
-        st_add(b, ",", 1);
+        adamod__buffer_text(b, ",");
         st_add_string(b, metadata[i].key);
-        st_add(b, ":", 1);
+        adamod__buffer_text(b, ":");
         st_add_string(b, metadata[i].value);
     }
-    st_add(b, "}", 1);
+    adamod__buffer_text(b, "}");
 }
 
 static adamod_status st_make_header(const st_report *to, const adamod__st_pair *metadata, size_t n_metadata,
                                     adamod__st_plan *plan) {
-    st_builder b = {0};
+    adamod__buffer b = {0};
     uint64_t begin = 0;
-    st_add(&b, "\0\0\0\0\0\0\0\0{", 9);
+    adamod__buffer_add(&b, "\0\0\0\0\0\0\0\0{", 9);
     st_add_metadata(&b, metadata, n_metadata, plan);
     for (size_t i = 0; i < plan->n; i++) {
         const adamod__st_tensor *t = plan->order[i];
         uint64_t bytes = 0;
         (void)adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes);
-        st_add(&b, ",", 1);
+        adamod__buffer_text(&b, ",");
         st_add_tensor(&b, t, begin, begin + bytes);
         begin += bytes;
     }
-    st_add(&b, "}", 1);
-    st_add(&b, "       ", (8 - b.used % 8) % 8);
+    adamod__buffer_text(&b, "}");
+    adamod__buffer_add(&b, "       ", (8 - b.n % 8) % 8);
     plan->header = b.text;
-    plan->header_size = b.used;
-    if (b.status == ADAMOD_ERROR_MEMORY) return adamod__st_fail_memory(to);
-    if (b.status != ADAMOD_OK)
-        return adamod__st_fail(to, b.status, "the header would exceed the limit of %u bytes", ADAMOD__ST_MAX_HEADER);
-    for (int i = 0; i < 8; i++) b.text[i] = (char)(unsigned char)((uint64_t)(b.used - 8) >> (8 * i) & 0xff);
+    plan->header_size = b.n;
+    if (b.failed) return adamod__st_fail_memory(to);
+    if (b.n - 8 > ADAMOD__ST_MAX_HEADER)
+        return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "the header would exceed the limit of %u bytes",
+                               ADAMOD__ST_MAX_HEADER);
+    for (int i = 0; i < 8; i++) b.text[i] = (char)(unsigned char)((uint64_t)(b.n - 8) >> (8 * i) & 0xff);
     return ADAMOD_OK;
 }
 
@@ -287,7 +241,7 @@ adamod_status adamod__st_write(const char *path, const adamod__st_pair *metadata
     st_report to = {path};
     adamod__output out;
     adamod__st_plan plan;
-    ST_TRY(adamod__st_plan_make(path, metadata, n_metadata, tensors, n_tensors, &plan));
+    ADAMOD__TRY(adamod__st_plan_make(path, metadata, n_metadata, tensors, n_tensors, &plan));
     adamod_status status = st_check_data(&to, tensors, n_tensors);
     if (status == ADAMOD_OK) {
         if (adamod__output_open(&out, path) || st_write_all(&out, &plan)) status = st_fail_output(&to, &out);

@@ -2,6 +2,8 @@
 #ifndef ADAMOD_THREAD_H
 #define ADAMOD_THREAD_H
 
+#include "core/platform.h" /* first */
+
 #include <pthread.h>
 
 /* pthread_create of a thread that has all signals blocked, so that they reach the program's own threads, and a stack of a

@@ -94,13 +94,14 @@ adamod_status adamod_create_on(adamod_optimizer **out, const char *rule_name, co
     if (strcmp(device, "cpu") == 0) return adamod_create(out, rule_name);
     int index;
     adamod_optimizer *opt;
-    adamod_status status = adamod__parse_device(device, &index);
-    if (status || (status = adamod_create(&opt, rule_name))) return status;
+    ADAMOD__TRY(adamod__parse_device(device, &index));
+    ADAMOD__TRY(adamod_create(&opt, rule_name));
     device_limit limits[OPT_COUNT];
     adamod__limits(opt->rule, limits);
     opt->api = adamod__load_cuda();
-    status = opt->api ? adamod__result(opt, opt->api->open(&opt->device, index, (int)opt->rule->id, limits))
-                      : ADAMOD_ERROR_NO_CUDA;
+    const adamod_status status =
+        opt->api ? adamod__result(opt, opt->api->open(&opt->device, index, (int)opt->rule->id, limits))
+                 : ADAMOD_ERROR_NO_CUDA;
     if (status) {
         adamod_free(opt);
         return status;
@@ -143,7 +144,7 @@ adamod_status adamod__device_out(const adamod_optimizer *opt, void *to, const vo
 
 /* A name for the message; the array is a parameter or a gradient. */
 adamod_status adamod__device_check(const adamod_optimizer *opt, const char *name, const char *what, const void *array) {
-    if (!array) return ADAMOD_OK;
+    if (!opt->device || !array) return ADAMOD_OK;
     const adamod_status status = opt->api->check(opt->device, array);
     return status ? adamod__fail(status, "%s: %s is %s", name, what, opt->api->error()) : ADAMOD_OK;
 }
@@ -294,15 +295,13 @@ static adamod_status adamod__push_layout(adamod_optimizer *opt) {
     return status;
 }
 
-/* Fetches the counts that a device keeps; on the CPU they are where they belong. */
 adamod_status adamod__device_pull(adamod_optimizer *opt) {
     if (!opt->device || !opt->laid_out) return ADAMOD_OK;
-    adamod_status status = adamod__device_outside(opt, "reading step counts");
-    if (status) return status;
+    ADAMOD__TRY(adamod__device_outside(opt, "reading step counts"));
     int64_t *steps = calloc((size_t)opt->n + 1, sizeof *steps);
     if (!steps) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld counts", (long long)opt->n);
     device_progress progress = {.tensor_steps = steps};
-    status = adamod__result(opt, opt->api->progress(opt->device, &progress));
+    const adamod_status status = adamod__result(opt, opt->api->progress(opt->device, &progress));
     if (status == ADAMOD_OK) {
         opt->steps = progress.steps;
         opt->skipped = progress.skipped;
@@ -362,16 +361,12 @@ static adamod_status adamod__device_failure(adamod_optimizer *opt) {
 }
 
 adamod_status adamod__device_step(adamod_optimizer *opt) {
-    adamod_status status = adamod__device_failure(opt);
-    if (status) return status;
+    ADAMOD__TRY(adamod__device_failure(opt));
     if (!opt->laid_out || opt->groups_changed) {
-        status = adamod__device_outside(opt, "step: take one outside first");
-        if (status == ADAMOD_OK && !opt->laid_out) {
-            status = adamod__push_layout(opt);
-            opt->groups_changed = true;
-        }
-        if (status == ADAMOD_OK) status = adamod__push_groups(opt);
-        if (status) return status;
+        ADAMOD__TRY(adamod__device_outside(opt, "step: take one outside first"));
+        opt->groups_changed = true;
+        ADAMOD__TRY(opt->laid_out ? ADAMOD_OK : adamod__push_layout(opt));
+        ADAMOD__TRY(adamod__push_groups(opt));
     }
     const double *o = opt->groups[0].options;
     const device_step how = {.norm = isfinite(o[OPT_CLIP_NORM]) || o[OPT_NONFINITE] != NONFINITE_PASS || opt->collect,
@@ -394,10 +389,10 @@ adamod_status adamod__device_collect(adamod_optimizer *opt) {
 
 adamod_status adamod__device_statistics(adamod_optimizer *opt) {
     int filled = 0;
-    adamod_status status = adamod__device_outside(opt, "statistics");
-    if (status || !opt->collect || !opt->laid_out) return status;
+    ADAMOD__TRY(adamod__device_outside(opt, "statistics"));
+    if (!opt->collect || !opt->laid_out) return ADAMOD_OK;
     for (int g = 0; g < opt->stats.n_groups; g++) adamod__stats_clear(&opt->stats.groups[g]);
-    status = adamod__result(opt, opt->api->statistics(opt->device, opt->stats.groups, &filled));
+    const adamod_status status = adamod__result(opt, opt->api->statistics(opt->device, opt->stats.groups, &filled));
     opt->stats.filled = status == ADAMOD_OK && filled;
     return status;
 }
@@ -411,21 +406,19 @@ static adamod_status adamod__needs_device(const adamod_optimizer *opt, const cha
 }
 
 adamod_status adamod_set_stream(adamod_optimizer *opt, void *stream) {
-    const adamod_status status = adamod__needs_device(opt, "set_stream");
-    return status ? status : adamod__result(opt, opt->api->set_stream(opt->device, stream));
+    ADAMOD__TRY(adamod__needs_device(opt, "set_stream"));
+    return adamod__result(opt, opt->api->set_stream(opt->device, stream));
 }
 
 adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts) {
-    const adamod_status status = adamod__needs_device(opt, "set_ranks");
-    return status ? status : adamod__result(opt, opt->api->set_ranks(opt->device, parts));
+    ADAMOD__TRY(adamod__needs_device(opt, "set_ranks"));
+    return adamod__result(opt, opt->api->set_ranks(opt->device, parts));
 }
 
 adamod_status adamod_set_scaler(adamod_optimizer *opt, const float *scale, const float *found_inf) {
-    adamod_status status = adamod__needs_device(opt, "set_scaler");
-    if (status || (status = adamod__device_check(opt, "set_scaler", "scale", scale)) ||
-        (status = adamod__device_check(opt, "set_scaler", "found_inf", found_inf))) {
-        return status;
-    }
+    ADAMOD__TRY(adamod__needs_device(opt, "set_scaler"));
+    ADAMOD__TRY(adamod__device_check(opt, "set_scaler", "scale", scale));
+    ADAMOD__TRY(adamod__device_check(opt, "set_scaler", "found_inf", found_inf));
     return adamod__result(opt, opt->api->set_scaler(opt->device, found_inf, scale));
 }
 
@@ -441,11 +434,11 @@ static adamod_status adamod__reserve_values(adamod_optimizer *opt) {
 
 adamod_status adamod_set_device_value(adamod_optimizer *opt, int g, const char *option, const void *value,
                                       adamod_type type) {
-    adamod_status status = adamod__needs_device(opt, "set_device_value");
-    if (status || (status = adamod__device_outside(opt, "set_device_value"))) return status;
+    ADAMOD__TRY(adamod__needs_device(opt, "set_device_value"));
+    ADAMOD__TRY(adamod__device_outside(opt, "set_device_value"));
     const option_spec *o = adamod__find_option(opt->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    if ((status = adamod__check_group_or_all(opt, g))) return status;
+    ADAMOD__TRY(adamod__check_group_or_all(opt, g));
     if (o->info.kind != ADAMOD_REAL || o->info.structural || o->info.optimizer_wide) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s cannot be read from the device", opt->rule->name,
                             o->info.name);
@@ -454,8 +447,8 @@ adamod_status adamod_set_device_value(adamod_optimizer *opt, int g, const char *
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its value on the device is %s, expected f32 or f64",
                             o->info.name, adamod__type_name(type));
     }
-    if ((status = adamod__device_check(opt, o->info.name, "value", value))) return status;
-    if ((status = adamod__reserve_values(opt))) return status;
+    ADAMOD__TRY(adamod__device_check(opt, o->info.name, "value", value));
+    ADAMOD__TRY(adamod__reserve_values(opt));
     const int first = g == -1 ? 0 : g, last = g == -1 ? opt->n_groups - 1 : g;
     for (int i = first; i <= last; i++) {
         opt->values[i].value[o->id] = value;

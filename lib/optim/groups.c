@@ -41,8 +41,7 @@ static bool adamod__changes_states(const adamod_optimizer *opt, int g, const opt
 static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int last, const option_spec *o, double value) {
     bool same = true;
     for (int g = first; g <= last; g++) same = same && opt->groups[g].options[o->id] == value;
-    const adamod_status status = same ? ADAMOD_OK : adamod__device_outside(opt, o->info.name);
-    if (status) return status;
+    ADAMOD__TRY(same ? ADAMOD_OK : adamod__device_outside(opt, o->info.name));
     for (int g = first; g <= last; g++) {
         if (!o->info.structural || opt->groups[g].options[o->id] == value) continue;
         if (!adamod__changes_states(opt, g, o, value)) continue;
@@ -56,12 +55,11 @@ static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int las
 }
 
 adamod_status adamod__check_in_group(const adamod_optimizer *opt, int g, const option_spec *o, double value) {
-    adamod_status status = ADAMOD_OK;
-    for (int i = 0; o->info.kind == ADAMOD_REAL && !status && i < RANGE_TYPES; i++) {
+    for (int i = 0; o->info.kind == ADAMOD_REAL && i < RANGE_TYPES; i++) {
         if (!opt->groups[g].computes[i]) continue;
-        status = adamod__check_number(opt->rule, o, value, i == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32, NULL);
+        ADAMOD__TRY(adamod__check_number(opt->rule, o, value, i == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32, NULL));
     }
-    return status;
+    return ADAMOD_OK;
 }
 
 /* g < 0: all groups. text NULL: value is given. */
@@ -70,16 +68,15 @@ static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char
     if (!opt) return adamod__null_handle();
     const option_spec *o = adamod__find_option(opt->rule, name);
     if (!o) return name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    adamod_status status = g < 0 ? ADAMOD_OK : adamod__check_group(opt, g);
-    if (status) return status;
+    ADAMOD__TRY(g < 0 ? ADAMOD_OK : adamod__check_group(opt, g));
     if (g >= 0 && o->info.optimizer_wide) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s belongs to the whole optimizer, not to a group: use adamod_set",
                             o->info.name);
     }
     const int first = g < 0 ? 0 : g, last = g < 0 ? opt->n_groups - 1 : g;
-    status = text ? adamod__parse_value(opt->rule, o, text, &value) : adamod__check_value(opt->rule, o, value);
-    for (int i = first; status == ADAMOD_OK && i <= last; i++) status = adamod__check_in_group(opt, i, o, value);
-    return status ? status : adamod__set_range(opt, first, last, o, value);
+    ADAMOD__TRY(text ? adamod__parse_value(opt->rule, o, text, &value) : adamod__check_value(opt->rule, o, value));
+    for (int i = first; i <= last; i++) ADAMOD__TRY(adamod__check_in_group(opt, i, o, value));
+    return adamod__set_range(opt, first, last, o, value);
 }
 
 adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value) {
@@ -105,8 +102,7 @@ adamod_status adamod_group_set_text(adamod_optimizer *opt, int g, const char *op
 adamod_status adamod_group_get(const adamod_optimizer *opt, int g, const char *option, double *out) {
     if (!opt) return adamod__null_handle();
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    const adamod_status status = adamod__check_group(opt, g);
-    if (status) return status;
+    ADAMOD__TRY(adamod__check_group(opt, g));
     const option_spec *o = adamod__find_option(opt->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     *out = opt->groups[g].options[o->id];
@@ -133,8 +129,7 @@ static bool adamod__copy_schedules(group *to, const group *from) {
 adamod_status adamod_add_group(adamod_optimizer *opt, int *out) {
     if (!opt) return adamod__null_handle();
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    const adamod_status status = adamod__device_unlay(opt);
-    if (status) return status;
+    ADAMOD__TRY(adamod__device_unlay(opt));
     const size_t n = (size_t)opt->n_groups;
     group *grown = adamod__resize(opt->groups, n + 1, sizeof *grown);
     if (grown) opt->groups = grown;
@@ -157,8 +152,7 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
     if (!opt) return adamod__null_handle();
     const option_spec *o = adamod__find_option(opt->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    const adamod_status status = adamod__check_group_or_all(opt, g);
-    if (status) return status;
+    ADAMOD__TRY(adamod__check_group_or_all(opt, g));
     if (o->info.kind != ADAMOD_REAL || o->info.structural || o->info.optimizer_wide) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT,
                             "%s: %s cannot have a schedule: only real options of a group that do not decide states can",
@@ -183,9 +177,8 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
 
 adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int g, const char *option, int64_t t, double *out) {
     double base = 0;
-    const adamod_status status =
-        out ? adamod_group_get(opt, g, option, &base) : adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    if (status) return status;
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    ADAMOD__TRY(adamod_group_get(opt, g, option, &base));
     const option_spec *o = adamod__find_option(opt->rule, option);
     *out = adamod_schedule_value(opt->groups[g].schedule[o->id], base, t);
     return ADAMOD_OK;
@@ -193,9 +186,8 @@ adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int g, const char
 
 adamod_status adamod_scheduled(const adamod_optimizer *opt, int g, const char *option, double *out) {
     double value;
-    adamod_status status = adamod_scheduled_at(opt, g, option, 1, &value); /* is there such an option? */
-    if (status) return status;
+    ADAMOD__TRY(adamod_scheduled_at(opt, g, option, 1, &value)); /* is there such an option? */
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    if ((status = adamod__refresh(opt))) return status;
+    ADAMOD__TRY(adamod__refresh(opt));
     return adamod_scheduled_at(opt, g, option, opt->steps + 1, out);
 }

@@ -1,6 +1,5 @@
 /* The optimizer's handle: its memory, threads and statistics. Its groups of options are in groups.c, its parameters in
  * tensors.c and overlap.c, the step in step.c. */
-#define _GNU_SOURCE
 #include "optim/optim.h"
 #include "optim/optimizer.h"
 
@@ -142,9 +141,8 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
 adamod_status adamod_get_statistics(const adamod_optimizer *opt, int g, adamod_statistics *out) {
     if (!opt) return adamod__null_handle();
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    adamod_status status = adamod__check_group_or_all(opt, g);
-    if (status) return status;
-    if (opt->device && (status = adamod__device_statistics((adamod_optimizer *)(uintptr_t)opt))) return status;
+    ADAMOD__TRY(adamod__check_group_or_all(opt, g));
+    ADAMOD__TRY(adamod__device_statistics((adamod_optimizer *)(uintptr_t)opt));
     if (!opt->stats.filled) {
         return adamod__fail(ADAMOD_ERROR_ORDER, "no statistics: switch them on with adamod_collect, then step");
     }

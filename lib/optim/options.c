@@ -1,6 +1,7 @@
 /* Options by name, and the hyper-parameters of the raw interface. */
 #include "optim/internal.h"
 #include "core/edit_distance.h"
+#include "core/number.h"
 
 #include <math.h>
 #include <stdio.h>

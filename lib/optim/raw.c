@@ -22,8 +22,8 @@ static adamod_status adamod__check_type(const char *name, const char *what, adam
 }
 
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
-    adamod_status status = adamod__check_type(name, "param_type", x->param_type);
-    if (status || (status = adamod__check_type(name, "grad_type", x->grad_type))) return status;
+    ADAMOD__TRY(adamod__check_type(name, "param_type", x->param_type));
+    ADAMOD__TRY(adamod__check_type(name, "grad_type", x->grad_type));
     if (x->count > 0 && !x->param) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param is NULL", name);
     if (adamod__misaligned(x->param, x->param_type) || adamod__misaligned(x->grad, x->grad_type)) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name,
@@ -77,8 +77,8 @@ static adamod_status adamod__check_count(const adamod_span *x, const char *name)
 }
 
 static adamod_status adamod__check_size(const adamod_span *x, const char *name) {
-    adamod_status status = adamod__check_count(x, name);
-    if (status || (status = adamod__check_shape(name, x->ndim, x->shape))) return status;
+    ADAMOD__TRY(adamod__check_count(x, name));
+    ADAMOD__TRY(adamod__check_shape(name, x->ndim, x->shape));
     const int64_t count = x->ndim ? adamod__element_count(x->ndim, x->shape) : x->count;
     if (count == x->count) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld, its shape gives %lld", name, (long long)x->count,
@@ -90,8 +90,8 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
                                         array_ref *arrays, size_t *n_arrays) {
     char name[40];
     snprintf(name, sizeof name, "span %zu", index);
-    adamod_status status = adamod__check_size(x, name);
-    if (status || (status = adamod__check_arrays(x, name))) return status;
+    ADAMOD__TRY(adamod__check_size(x, name));
+    ADAMOD__TRY(adamod__check_arrays(x, name));
     const adamod_type compute = adamod__compute_type(x->param_type);
     const adamod_type state_type = x->state_type;
     const bool q8 = state_type == ADAMOD_Q8 && r->q8;
@@ -121,7 +121,7 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     adamod__states(r, options, x->ndim, specs);
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
         adamod_state_desc desc;
-        if ((status = adamod__state_size(&specs[i], options, ndim, shape, &desc))) return status;
+        ADAMOD__TRY(adamod__state_size(&specs[i], options, ndim, shape, &desc));
         if (!desc.name || desc.count == 0) continue;
         if (!x->state[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL", name, i, desc.name);
         if (adamod__misaligned(x->state[i], state_type)) {
@@ -289,8 +289,8 @@ adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool,
     for (size_t i = 0; i < n; i++) {
         char name[40];
         snprintf(name, sizeof name, "span %zu", i);
-        adamod_status status = adamod__check_count(&spans[i], name);
-        if (status || (status = adamod__check_type(name, "grad_type", spans[i].grad_type))) return status;
+        ADAMOD__TRY(adamod__check_count(&spans[i], name));
+        ADAMOD__TRY(adamod__check_type(name, "grad_type", spans[i].grad_type));
         if (!adamod__misaligned(spans[i].grad, spans[i].grad_type)) continue;
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: grad is not aligned to its elements", name);
     }

@@ -1,5 +1,6 @@
 /* Schedules: small trees, built by functions or from text, that turn an update's number into a value. */
 #include "optim/schedule.h"
+#include "core/number.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -72,14 +73,11 @@ adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int6
                             i + 1, (long long)milestones[i]);
     }
     adamod_schedule *s = NULL;
-    adamod_status status = adamod__schedule_new(out ? &s : NULL, SCHEDULE_MULTISTEP, factor, n);
-    if (status) return status;
-    if ((status = adamod__schedule_list(s, milestones, n))) {
-        adamod_schedule_free(s);
-        return status;
-    }
-    *out = s;
-    return ADAMOD_OK;
+    ADAMOD__TRY(adamod__schedule_new(out ? &s : NULL, SCHEDULE_MULTISTEP, factor, n));
+    const adamod_status status = adamod__schedule_list(s, milestones, n);
+    if (status) adamod_schedule_free(s);
+    else *out = s;
+    return status;
 }
 
 adamod_schedule *adamod__schedule_copy(const adamod_schedule *from) {
@@ -182,8 +180,7 @@ static adamod_status adamod__number_at(parser *p, double *x) {
 
 static adamod_status adamod__whole_at(parser *p, int64_t *x) {
     double number;
-    const adamod_status status = adamod__number_at(p, &number);
-    if (status) return status;
+    ADAMOD__TRY(adamod__number_at(p, &number));
     if (number != floor(number) || fabs(number) > 9e15) return adamod__syntax(p, "a whole number before this");
     *x = (int64_t)number;
     return ADAMOD_OK;
@@ -242,10 +239,10 @@ static adamod_status adamod__parse_one(parser *p, adamod_schedule **out) {
         status = adamod__parse_multistep(p, out);
     } else {
         if (adamod__schedules[i].number) {
-            if ((status = adamod__number_at(p, &number))) return status;
+            ADAMOD__TRY(adamod__number_at(p, &number));
             if (!adamod__accept(p, ',')) return adamod__syntax(p, "',' and the steps");
         }
-        if ((status = adamod__whole_at(p, &steps))) return status;
+        ADAMOD__TRY(adamod__whole_at(p, &steps));
         status = adamod__schedule_steps(out, kind, number, steps);
     }
     if (status) return status;
@@ -257,12 +254,11 @@ static adamod_status adamod__parse_one(parser *p, adamod_schedule **out) {
 /* one ("*" length ">" one)* */
 static adamod_status adamod__parse_parts(parser *p, adamod_schedule **parts, int64_t *lengths, int *n) {
     for (;;) {
-        adamod_status status = adamod__parse_one(p, &parts[*n]);
-        if (status) return status;
+        ADAMOD__TRY(adamod__parse_one(p, &parts[*n]));
         ++*n;
         if (adamod__accept(p, '\0')) return ADAMOD_OK;
         if (!adamod__accept(p, '*')) return adamod__syntax(p, "the end, or '*' and a length");
-        if ((status = adamod__whole_at(p, &lengths[*n - 1]))) return status;
+        ADAMOD__TRY(adamod__whole_at(p, &lengths[*n - 1]));
         if (!adamod__accept(p, '>')) return adamod__syntax(p, "'>' and the next schedule");
         if (*n == MAX_PARTS) return adamod__syntax(p, "at most 64 parts");
     }

@@ -85,8 +85,7 @@ static bool adamod__list_metadata(const adamod_optimizer *opt, const char *prefi
 }
 
 adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out) {
-    const adamod_status status = adamod__device_pull((adamod_optimizer *)(uintptr_t)opt);
-    if (status) return status;
+    ADAMOD__TRY(adamod__device_pull((adamod_optimizer *)(uintptr_t)opt));
     *out = (adamod__state_list){.n = adamod__entries(opt), .copies = opt->device != NULL};
     out->tensors = calloc(out->n + 1, sizeof *out->tensors);
     if (out->tensors && adamod__list_entries(opt, prefix, out->tensors) &&
@@ -116,9 +115,8 @@ adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "save: the path is empty");
     adamod__state_list list;
-    adamod_status status = adamod__state_list_make(opt, "", &list);
-    if (status) return status;
-    status = adamod__st_write(path, list.metadata, ADAMOD__STATE_PAIRS, list.tensors, list.n);
+    ADAMOD__TRY(adamod__state_list_make(opt, "", &list));
+    const adamod_status status = adamod__st_write(path, list.metadata, ADAMOD__STATE_PAIRS, list.tensors, list.n);
     adamod__state_list_free(&list);
     return status;
 }
@@ -261,8 +259,7 @@ static adamod_status adamod__read_all(const adamod_optimizer *opt, incoming *in)
         const int n = adamod__entries_of(opt, t);
         for (int e = 0; e < n; e++, at++) {
             const state_ref s = adamod__entry(opt, t, e);
-            const adamod_status status = adamod__read_entry(opt, in, t, &s, &in->data[at]);
-            if (status) return status;
+            ADAMOD__TRY(adamod__read_entry(opt, in, t, &s, &in->data[at]));
         }
     }
     return ADAMOD_OK;

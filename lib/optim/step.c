@@ -12,19 +12,17 @@ static adamod_status adamod__schedule_options(adamod_optimizer *opt, int64_t t) 
         group *x = &opt->groups[g];
         memcpy(x->effective, x->options, sizeof x->effective);
         const option_spec *o;
-        adamod_status status = ADAMOD_OK;
-        for (int i = 0; !status && (o = adamod__option(opt->rule, i)); i++) {
+        for (int i = 0; (o = adamod__option(opt->rule, i)); i++) {
             if (!x->schedule[o->id]) continue;
             x->effective[o->id] = adamod_schedule_value(x->schedule[o->id], x->options[o->id], t);
-            status = adamod__check_value(opt->rule, o, x->effective[o->id]);
-            if (!status) status = adamod__check_in_group(opt, g, o, x->effective[o->id]);
+            ADAMOD__TRY(adamod__check_value(opt->rule, o, x->effective[o->id]));
+            ADAMOD__TRY(adamod__check_in_group(opt, g, o, x->effective[o->id]));
         }
-        for (int i = 0; !status && i < RANGE_TYPES; i++) {
+        for (int i = 0; i < RANGE_TYPES; i++) {
             if (!x->computes[i]) continue;
             const adamod_type type = i == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32;
-            status = adamod__check_together(opt->rule, x->effective, x->options[OPT_LR], type, NULL);
+            ADAMOD__TRY(adamod__check_together(opt->rule, x->effective, x->options[OPT_LR], type, NULL));
         }
-        if (status) return status;
     }
     return ADAMOD_OK;
 }
@@ -136,13 +134,13 @@ static void adamod__note_attempt(adamod_optimizer *opt, bool taken) {
 }
 
 static adamod_status adamod__host_step(adamod_optimizer *opt) {
-    adamod_status status = adamod__schedule_options(opt, opt->steps + 1);
-    if (status || (status = adamod__ensure_pool(opt))) return status;
+    ADAMOD__TRY(adamod__schedule_options(opt, opt->steps + 1));
+    ADAMOD__TRY(adamod__ensure_pool(opt));
     adamod__fill_items(opt);
     adamod_pool *pool = adamod__worth_threads(opt) ? opt->pool : NULL;
     work w = {opt->rule, opt->kernels, opt->items, (size_t)opt->n, pool, opt->collect ? &opt->stats : NULL};
     const int64_t most = adamod__count_step(opt, 1);
-    status = adamod__work_reserve(&w, &opt->space);
+    adamod_status status = adamod__work_reserve(&w, &opt->space);
     double factor = 1;
     bool skip = false;
     if (status == ADAMOD_OK) status = adamod__clip(opt, &w, &factor, &skip);

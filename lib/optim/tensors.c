@@ -1,5 +1,4 @@
 /* The optimizer's parameters and their states, its own and those that the caller keeps. */
-#define _GNU_SOURCE
 #include "optim/optimizer.h"
 #include "optim/update.h"
 
@@ -180,8 +179,7 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
     adamod_state_desc desc, first = {0};
     adamod__states(opt->rule, o, in->ndim, specs);
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
-        const adamod_status status = adamod__state_size(&specs[i], o, in->ndim, in->shape, &desc);
-        if (status) return status;
+        ADAMOD__TRY(adamod__state_size(&specs[i], o, in->ndim, in->shape, &desc));
         if (in->state[i] && !desc.name) {
             return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d] is set, but %s has no such state", name, i,
                                 opt->rule->name);
@@ -208,8 +206,7 @@ static adamod_status adamod__check_given(const adamod_optimizer *opt, const tens
         if (adamod__misaligned(*s.data, s.type)) {
             return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name, s.name);
         }
-        const adamod_status status = opt->device ? adamod__device_check(opt, name, s.name, *s.data) : ADAMOD_OK;
-        if (status) return status;
+        ADAMOD__TRY(adamod__device_check(opt, name, s.name, *s.data));
     }
     tensor named = *t;
     named.name = (char *)(uintptr_t)name;
@@ -219,8 +216,7 @@ static adamod_status adamod__check_given(const adamod_optimizer *opt, const tens
 /* Fills in t from what the user gave. */
 static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const adamod_tensor *in, const char *name,
                                       tensor *t) {
-    adamod_status status = adamod__check_shape(name, in->ndim, in->shape);
-    if (status) return status;
+    ADAMOD__TRY(adamod__check_shape(name, in->ndim, in->shape));
     t->group = g;
     t->span = (adamod_span){.param = in->param,
                             .grad = in->grad,
@@ -237,14 +233,13 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
                             name);
     }
     t->given_master = in->master;
-    if ((status = adamod__check_arrays(&t->span, name))) return status;
-    if ((status = adamod__check_overlap(opt, &t->span, name))) return status;
-    if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
-                        (status = adamod__device_check(opt, name, "grad", in->grad)))) {
-        return status;
-    }
+    ADAMOD__TRY(adamod__check_arrays(&t->span, name));
+    ADAMOD__TRY(adamod__check_overlap(opt, &t->span, name));
+    ADAMOD__TRY(adamod__device_check(opt, name, "param", in->param));
+    ADAMOD__TRY(adamod__device_check(opt, name, "grad", in->grad));
     t->span.state_type = adamod__state_type(opt, t);
-    if ((status = adamod__take_states(opt, in, name, t)) || (status = adamod__check_given(opt, t, name))) return status;
+    ADAMOD__TRY(adamod__take_states(opt, in, name, t));
+    ADAMOD__TRY(adamod__check_given(opt, t, name));
     t->span.step = 0;
     return ADAMOD_OK;
 }
@@ -259,13 +254,12 @@ static adamod_status adamod__check_range(const adamod_optimizer *opt, const tens
     const int range = adamod__range_of(opt, t);
     const group *g = &opt->groups[t->group];
     const option_spec *o;
-    adamod_status status = ADAMOD_OK;
-    for (int i = 0; !g->computes[range] && !status && (o = adamod__option(opt->rule, i)); i++) {
+    const adamod_type type = range == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32;
+    for (int i = 0; !g->computes[range] && (o = adamod__option(opt->rule, i)); i++) {
         if (o->info.kind != ADAMOD_REAL) continue;
-        status =
-            adamod__check_number(opt->rule, o, g->options[o->id], range == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32, name);
+        ADAMOD__TRY(adamod__check_number(opt->rule, o, g->options[o->id], type, name));
     }
-    return status;
+    return ADAMOD_OK;
 }
 
 /* Where the number of the parameter of this name is, or belongs. */
@@ -300,8 +294,8 @@ static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
 adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tensor *in, int64_t *id) {
     if (!opt) return adamod__null_handle();
     if (!in) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the tensor is NULL");
-    adamod_status status = adamod__check_group(opt, g);
-    if (status || (status = adamod__more_tensors(opt))) return status;
+    ADAMOD__TRY(adamod__check_group(opt, g));
+    ADAMOD__TRY(adamod__more_tensors(opt));
     char standard[40];
     snprintf(standard, sizeof standard, "param.%lld", (long long)opt->n);
     const char *name = in->name ? in->name : standard;
@@ -311,12 +305,12 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the ranges of its arrays", name);
     }
     tensor t = {0};
-    if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__check_range(opt, &t, name)) ||
-        (status = adamod__device_unlay(opt))) {
-        return status;
-    }
+    ADAMOD__TRY(adamod__describe(opt, g, in, name, &t));
+    ADAMOD__TRY(adamod__check_range(opt, &t, name));
+    ADAMOD__TRY(adamod__device_unlay(opt));
     if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the name", name);
-    if ((status = adamod__make_states(opt, &t))) {
+    const adamod_status status = adamod__make_states(opt, &t);
+    if (status) {
         free(t.name);
         return status;
     }
@@ -348,25 +342,33 @@ static adamod_status adamod__check_id(const adamod_optimizer *opt, int64_t id) {
 
 /* ---- other arrays for the same parameter ---- */
 
+typedef struct pointer_pair {
+    void *param;
+    const void *grad;
+} pointer_pair;
+
+/* Whether the device can reach those arrays of x that were others before. */
+static adamod_status adamod__check_moved(const adamod_optimizer *opt, const adamod_span *x, const pointer_pair *before,
+                                         const char *name) {
+    if (x->param != before->param) ADAMOD__TRY(adamod__device_check(opt, name, "param", x->param));
+    return x->grad != before->grad ? adamod__device_check(opt, name, "grad", x->grad) : ADAMOD_OK;
+}
+
 static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *param, const void *grad) {
     tensor *t = &opt->tensors[id];
     adamod_span x = t->span;
     if (x.param == param && x.grad == grad) return ADAMOD_OK;
     x.param = param;
     x.grad = grad;
-    adamod_status status = adamod__check_arrays(&x, t->name);
-    if (status) return status;
+    ADAMOD__TRY(adamod__check_arrays(&x, t->name));
     if (!adamod__reserve_ranges(opt)) {
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the ranges of its arrays", t->name);
     }
     adamod__lift_range(opt, id, &t->span);
-    status = adamod__check_overlap(opt, &x, t->name);
+    const adamod_status status = adamod__check_overlap(opt, &x, t->name);
     adamod__lay_range(opt, id, &t->span);
     if (status) return status;
-    if (opt->device && ((param != t->span.param && (status = adamod__device_check(opt, t->name, "param", param))) ||
-                        (grad != t->span.grad && (status = adamod__device_check(opt, t->name, "grad", grad))))) {
-        return status;
-    }
+    ADAMOD__TRY(adamod__check_moved(opt, &x, &(pointer_pair){t->span.param, t->span.grad}, t->name));
     adamod__lift_range(opt, id, &t->span);
     t->span = x;
     adamod__lay_range(opt, id, &t->span);
@@ -375,28 +377,13 @@ static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *pa
 }
 
 adamod_status adamod_set_param(adamod_optimizer *opt, int64_t id, void *param) {
-    const adamod_status status = adamod__check_id(opt, id);
-    return status ? status : adamod__repoint(opt, id, param, opt->tensors[id].span.grad);
+    ADAMOD__TRY(adamod__check_id(opt, id));
+    return adamod__repoint(opt, id, param, opt->tensors[id].span.grad);
 }
 
 adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *grad) {
-    const adamod_status status = adamod__check_id(opt, id);
-    return status ? status : adamod__repoint(opt, id, opt->tensors[id].span.param, grad);
-}
-
-/* What adamod_set_arrays replaces. */
-typedef struct pointer_pair {
-    void *param;
-    const void *grad;
-} pointer_pair;
-
-static adamod_status adamod__check_moved(const adamod_optimizer *opt, const tensor *t, const pointer_pair *before) {
-    const adamod_span *x = &t->span;
-    adamod_status status = adamod__check_arrays(x, t->name);
-    if (status || !opt->device) return status;
-    if (x->param != before->param) status = adamod__device_check(opt, t->name, "param", x->param);
-    if (!status && x->grad != before->grad) status = adamod__device_check(opt, t->name, "grad", x->grad);
-    return status;
+    ADAMOD__TRY(adamod__check_id(opt, id));
+    return adamod__repoint(opt, id, opt->tensors[id].span.param, grad);
 }
 
 adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t *ids, void *const *params,
@@ -427,7 +414,8 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
         t->lifted = moved = true;
         if (params) t->span.param = params[done];
         if (grads) t->span.grad = grads[done];
-        status = adamod__check_moved(opt, t, &before[done]);
+        status = adamod__check_arrays(&t->span, t->name);
+        if (!status) status = adamod__check_moved(opt, &t->span, &before[done], t->name);
     }
     for (int64_t i = 0; moved && i < done; i++) {
         tensor *t = &opt->tensors[ids ? ids[i] : i];
@@ -450,8 +438,7 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
 
 adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *name, void **data, adamod_type *type,
                            int64_t *count) {
-    const adamod_status status = adamod__check_id(opt, id);
-    if (status) return status;
+    ADAMOD__TRY(adamod__check_id(opt, id));
     if (!name || !data) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", name ? "data" : "the state's name");
     state_ref s;
     char known[128] = "";
@@ -470,10 +457,9 @@ adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *
 }
 
 adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps) {
-    adamod_status status = adamod__check_id(opt, id);
-    if (status) return status;
+    ADAMOD__TRY(adamod__check_id(opt, id));
     if (!steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
-    if ((status = adamod__refresh(opt))) return status;
+    ADAMOD__TRY(adamod__refresh(opt));
     *steps = opt->tensors[id].span.step;
     return ADAMOD_OK;
 }
@@ -491,13 +477,12 @@ adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, in
 }
 
 adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps) {
-    adamod_status status = adamod__check_id(opt, id);
-    if (status) return status;
+    ADAMOD__TRY(adamod__check_id(opt, id));
     if (steps < 0 || steps > ADAMOD__MOST_STEPS) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: steps is %lld, expected 0 <= steps < 2^62", opt->tensors[id].name,
                             (long long)steps);
     }
-    if ((status = adamod__refresh(opt))) return status;
+    ADAMOD__TRY(adamod__refresh(opt));
     opt->tensors[id].span.step = steps;
     if (opt->steps < steps) opt->steps = steps;
     return adamod__device_push(opt);

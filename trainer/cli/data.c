@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "support/clock.h"
-#include "core/error.h"
+#include "core/number.h"
 #include "support/text.h"
 #include "data/sets/data_sets.h"
 

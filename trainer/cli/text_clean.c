@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "core/error.h"
+#include "core/number.h"
 #include "core/file.h"
 #include "support/text.h"
 #include "data/pair_limits.h"

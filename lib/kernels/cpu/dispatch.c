@@ -1,7 +1,4 @@
 /* Which kernels this processor can run. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "optim/internal.h"
 #include "optim/optim.h"
 
