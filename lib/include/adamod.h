@@ -1,8 +1,8 @@
-/* adamod.h - AdaMod, and every optimizer its paper names, for any C or C++ program.
+/* adamod.h - AdaMod and other optimizers for any C or C++ program: the whole interface of libadamod.
  *
  *   1. Simple use        create a rule by name, add parameters, step, free
- *   2. Options           by name, with bounds that can be asked for
- *   3. Groups, types     parameters with options of their own; bf16, f16, f64
+ *   2. Options           by name, each with its bounds
+ *   3. Groups, types     groups of parameters with different options; bf16, f16, f64
  *   4. Schedules         for the learning rate, beta3, or any other real option
  *   5. Statistics        histograms of the learning rates of all elements
  *   6. State             saving and loading as safetensors; training continues bit for bit
@@ -10,16 +10,19 @@
  *   8. Version, memory   instruction sets, allocators
  *   9. CUDA              the same handle with parameters on a GPU
  *
- * Failing       The library has no global state, prints nothing and never exits. A call that fails changes nothing, not
- *               even what its out arguments point to.
+ * Failing       The library prints nothing and never exits. A call that fails changes nothing, not even its out
+ *               arguments. Any call can fail with ADAMOD_ERROR_ARGUMENT if a pointer it needs is NULL, and with
+ *               ADAMOD_ERROR_MEMORY. Any call with a group, parameter number or option can fail with ADAMOD_ERROR_RANGE
+ *               or ADAMOD_ERROR_NAME if there is no such one. The comments below name the other causes.
  * Results       They are the same bit for bit for any number of threads, any alignment and any instruction set. The
  *               calling thread's rounding mode, flush-to-zero mode and traps have no effect: calls compute with the
  *               defaults of IEEE 754 and restore the caller's settings.
- * Ownership     What a function creates through an out argument (a handle, hyper, schedule or pool) belongs to the
- *               caller. Free it with the matching function; freeing NULL does nothing. The library copies the names and
- *               texts it is given. Names and texts it returns live as long as the program, unless stated otherwise.
- * Threads       A handle may be used by one thread at a time, and so may a hyper or a schedule while it is changed or
- *               freed. Different objects are independent.
+ * Ownership     An object that a function creates through an out argument (a handle, hyper, schedule or pool) belongs
+ *               to the caller. Free it with the matching function; freeing NULL does nothing. The library copies the
+ *               names and texts it is given. Names and texts it returns live as long as the program, unless stated
+ *               otherwise.
+ * Threads       The library has no global state, so different objects are independent. One handle may be used by one
+ *               thread at a time. A hyper or a schedule may be read by several, but not while it is changed or freed.
  * fork          A child process may go on using its parent's objects, except handles on a GPU.
  * Stack         A call on the CPU uses at most 32 KB of the calling thread's stack.
  *
@@ -46,12 +49,12 @@ extern "C" {
 #define ADAMOD_VERSION_PATCH 0
 #define ADAMOD_VERSION (ADAMOD_VERSION_MAJOR * 10000 + ADAMOD_VERSION_MINOR * 100 + ADAMOD_VERSION_PATCH)
 
-/* What a call returns: 0 on success, a negative value on failure. The values never change meaning. */
+/* The result of a call: 0 on success, a negative value on failure. The values never change meaning. */
 typedef enum adamod_status {
     ADAMOD_OK = 0,
     ADAMOD_ERROR_ARGUMENT = -1,       /* a null pointer, overlapping arrays, a negative or overflowing size */
-    ADAMOD_ERROR_NAME = -2,           /* no such rule, option, choice, parameter or state; a name used twice */
-    ADAMOD_ERROR_RANGE = -3,          /* a value outside its bounds */
+    ADAMOD_ERROR_NAME = -2,           /* no such rule, option, choice or state; a name used twice */
+    ADAMOD_ERROR_RANGE = -3,          /* a value outside its bounds; no such group or parameter number */
     ADAMOD_ERROR_ORDER = -4,          /* the call comes too early or too late */
     ADAMOD_ERROR_MEMORY = -5,         /* out of memory: the allocator returned NULL */
     ADAMOD_ERROR_NONFINITE = -6,      /* a gradient is not finite or too large, and nonfinite is "error" */
@@ -89,23 +92,23 @@ ADAMOD_API const char *adamod_last_error(void);
  * The arrays stay yours. They must outlive the handle, or be replaced with adamod_set_param and adamod_set_grad. */
 typedef struct adamod_optimizer adamod_optimizer;
 
-/* Creates an optimizer of the given rule ("adamod"; adamod_rule_name lists them) and stores it in *out.
- * "adamw" is another name of "adam", whose weight_decay is 0.01 then; its state files are adam's.
- * Fails with ADAMOD_ERROR_NAME if there is no such rule, ADAMOD_ERROR_MEMORY if out of memory. */
+/* Creates an optimizer of the given rule ("adamod"; adamod_rule_name lists all) and stores it in *out. "adamw" is
+ * "adam" with a weight_decay of 0.01; their state files are the same.
+ * Fails with ADAMOD_ERROR_NAME if there is no such rule. */
 ADAMOD_API adamod_status adamod_create(adamod_optimizer **out, const char *rule);
 /* Frees the optimizer and its states. opt may be NULL. */
 ADAMOD_API void adamod_free(adamod_optimizer *opt);
 
 /* Adds a float32 parameter to group 0.
- *   name   for messages and state files. Every parameter needs a different one; saving needs UTF-8. NULL: "param.N".
+ *   name   for messages and state files. Each parameter needs a different name, in UTF-8 if it is to be saved. NULL:
+ *          "param.N".
  *   param  the array that steps update. It must not overlap any other array of the optimizer.
  *   grad   the gradient that steps read. Parameters may share one, but it must overlap nothing else. NULL freezes the
  *          parameter: steps skip it, and its step count does not advance.
  *   ndim   the number of dimensions, 0 to ADAMOD_MAX_DIMS. 0 is a scalar.
  *   shape  ndim sizes; may be NULL if ndim is 0. If a size is 0, param may be NULL.
  * Fails with ADAMOD_ERROR_ARGUMENT for bad pointers or shapes, ADAMOD_ERROR_NAME if the name is taken,
- * ADAMOD_ERROR_RANGE if an option that was set does not suit float32 (section 2), ADAMOD_ERROR_MEMORY if out of
- * memory. */
+ * ADAMOD_ERROR_RANGE if an option that was set does not suit float32 (section 2). */
 ADAMOD_API adamod_status adamod_add(adamod_optimizer *opt, const char *name, float *param, const float *grad, int ndim,
                                     const int64_t *shape);
 
@@ -124,9 +127,9 @@ ADAMOD_API int64_t adamod_skipped(const adamod_optimizer *opt);
  * did not compute it: only clip_norm, nonfinite and statistics need it. */
 ADAMOD_API double adamod_grad_norm(const adamod_optimizer *opt);
 
-/* Stores in *out the outcome of one attempt at an update. Attempts count the updates done and skipped together, from 1:
- * the latest is adamod_steps + adamod_skipped. The last ADAMOD_REPORTS are kept; adamod_load clears them.
- * On a GPU it never blocks; call it once the step's event has fired.
+/* Stores in *out the outcome of one attempt at an update. Attempts are numbered from 1 and include skipped updates: the
+ * latest is adamod_steps + adamod_skipped. The last ADAMOD_REPORTS are kept; adamod_load clears them.
+ * On a GPU this never blocks; call it once the step's event has fired.
  * Fails with ADAMOD_ERROR_ORDER if the attempt is too long ago or not done yet, ADAMOD_ERROR_RANGE if it is below 1. */
 #define ADAMOD_REPORTS 8
 typedef struct adamod_step_report {
@@ -137,7 +140,7 @@ typedef struct adamod_step_report {
 } adamod_step_report;
 ADAMOD_API adamod_status adamod_report(const adamod_optimizer *opt, int64_t attempt, adamod_step_report *out);
 
-/* Return the name ("adamod") and a one-line summary of rule number index (0, 1, ...); NULL past the end. */
+/* Return the name ("adamod") or a one-line summary of rule number index (0, 1, ...); NULL past the end. */
 ADAMOD_API const char *adamod_rule_name(int index);
 ADAMOD_API const char *adamod_rule_summary(int index);
 
@@ -174,11 +177,11 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *   seed          0         seed of stochastic rounding
  *   threads       0         number of threads; 0: one for each core this process may use
  *
- * Bounds depend on the type of computation: f64 for f64 parameters with f64 states, else f32. A value that becomes 0 or
- * infinite in that type, or makes other numbers so, is refused with ADAMOD_ERROR_RANGE as soon as value and type are
- * both known: by adamod_set if such parameters were added, by adamod_add if the option was set, and by adamod_step for
- * schedules and for lr / eps. An eps of 0 is always refused, except by adashift: where all gradients are zero, zeros
- * would be divided by it.
+ * Bounds depend on the type of computation: f64 for f64 parameters with f64 states, else f32. A value is refused with
+ * ADAMOD_ERROR_RANGE if it, or a number computed from it, would become 0 or infinite in that type. This is checked as
+ * soon as value and type are both known: by adamod_set if such parameters were added, by adamod_add if the option was
+ * set, and by adamod_step for schedules and for lr / eps. An eps of 0 is always refused, except by adashift: elements
+ * whose gradients are all zero would compute 0 / 0.
  */
 typedef enum adamod_option_kind { ADAMOD_REAL = 0, ADAMOD_INTEGER = 1, ADAMOD_CHOICE = 2 } adamod_option_kind;
 
@@ -200,10 +203,10 @@ ADAMOD_API adamod_status adamod_option_at(const char *rule, int index, adamod_op
 ADAMOD_API adamod_status adamod_option_find(const char *rule, const char *name, adamod_option *out);
 
 /* Sets an option for all groups, including those added later. For a choice, value is its index.
- * Fails with ADAMOD_ERROR_NAME if the rule has no such option, ADAMOD_ERROR_RANGE if the value is out of bounds,
- * ADAMOD_ERROR_ORDER if a structural option would change the states of a parameter that was added. */
+ * Fails with ADAMOD_ERROR_RANGE if the value is out of bounds, ADAMOD_ERROR_ORDER if a structural option would change
+ * the states of a parameter that was added. */
 ADAMOD_API adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value);
-/* The same from text: a number, or the word of a choice ("decoupled"). */
+/* Like adamod_set, with the value as text: a number, or the word of a choice ("decoupled"). */
 ADAMOD_API adamod_status adamod_set_text(adamod_optimizer *opt, const char *option, const char *text);
 /* Stores in *out the value set for group 0, without its schedule; adamod_scheduled applies the schedule. */
 ADAMOD_API adamod_status adamod_get(const adamod_optimizer *opt, const char *option, double *out);
@@ -222,8 +225,8 @@ typedef enum adamod_type {
 
 /* Adds a group with the options and schedules of group 0, and stores its number in *group. */
 ADAMOD_API adamod_status adamod_add_group(adamod_optimizer *opt, int *group);
-/* Like adamod_set, adamod_set_text and adamod_get, for one group. They fail with ADAMOD_ERROR_RANGE if there is no such
- * group. The setters fail with ADAMOD_ERROR_ARGUMENT for an option of the optimizer as a whole. */
+/* Like adamod_set, adamod_set_text and adamod_get, for one group.
+ * The setters fail with ADAMOD_ERROR_ARGUMENT for an option of the optimizer as a whole. */
 ADAMOD_API adamod_status adamod_group_set(adamod_optimizer *opt, int group, const char *option, double value);
 ADAMOD_API adamod_status adamod_group_set_text(adamod_optimizer *opt, int group, const char *option, const char *text);
 ADAMOD_API adamod_status adamod_group_get(const adamod_optimizer *opt, int group, const char *option, double *out);
@@ -232,8 +235,8 @@ ADAMOD_API adamod_status adamod_group_get(const adamod_optimizer *opt, int group
 #define ADAMOD_MAX_STATES 8
 
 /* A parameter of any type. Initialize it with {0} and fill in what is needed. f64 parameters are computed in f64, all
- * others in f32. Parameter and gradient may have any type but ADAMOD_Q8, and different ones. name, param, grad, ndim
- * and shape are as in adamod_add. */
+ * others in f32. Parameter and gradient may have different types, but not ADAMOD_Q8. name, param, grad, ndim and shape
+ * are as in adamod_add. */
 typedef struct adamod_tensor {
     const char *name;
     void *param;
@@ -241,10 +244,10 @@ typedef struct adamod_tensor {
     adamod_type param_type, grad_type;
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
-    /* Your own fp32 master of a bf16 or f16 parameter, with low_precision=master. param must be this array rounded to
-     * nearest, from the first step on. adamod_save does not save it. NULL: the library keeps a master, copied from
-     * param. In both cases you may change elements of param between steps: an update starts from param wherever it is
-     * not the master rounded. */
+    /* Your own fp32 master of a bf16 or f16 parameter, with low_precision=master. Before the first step, param must be
+     * this array rounded to nearest. adamod_save does not save it. NULL: the library keeps a master, copied from param.
+     * In both cases you may change elements of param between steps: an update starts from param wherever it differs
+     * from the rounded master. */
     float *master;
     /* Your own arrays for all states of the rule, of the sizes adamod_state_at gives. The library updates them, but
      * does not fill, free or save them. All NULL: the library keeps the states. */
@@ -255,13 +258,13 @@ typedef struct adamod_tensor {
 } adamod_tensor;
 
 /* Adds a parameter to a group, and stores its number in *id: 0, 1, 2, ... in the order of adding. id may be NULL.
- * Fails as adamod_add does, and with ADAMOD_ERROR_RANGE if there is no such group. */
+ * Fails as adamod_add does. */
 ADAMOD_API adamod_status adamod_add_tensor(adamod_optimizer *opt, int group, const adamod_tensor *tensor, int64_t *id);
 /* Returns the number of parameters. */
 ADAMOD_API int64_t adamod_tensors(const adamod_optimizer *opt);
 
-/* Replace the array of a parameter or of its gradient by another of the same type and size. A NULL grad freezes the
- * parameter. They fail with ADAMOD_ERROR_RANGE if there is no parameter id, ADAMOD_ERROR_ARGUMENT if arrays overlap. */
+/* Replace the array of a parameter, or that of its gradient, by another of the same type and size. A NULL grad freezes
+ * the parameter. They fail with ADAMOD_ERROR_ARGUMENT if arrays overlap. */
 ADAMOD_API adamod_status adamod_set_param(adamod_optimizer *opt, int64_t id, void *param);
 ADAMOD_API adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *grad);
 /* Replaces the arrays of n parameters in one call. If anything fails, none is replaced.
@@ -283,8 +286,8 @@ ADAMOD_API adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, con
  */
 typedef struct adamod_schedule adamod_schedule;
 
-/* Each of these stores a new schedule in *out. They fail with ADAMOD_ERROR_RANGE if steps is below 1 or a number is not
- * finite, ADAMOD_ERROR_MEMORY if out of memory. The formula is the value in update t. */
+/* Each of these stores a new schedule in *out. They fail with ADAMOD_ERROR_RANGE if steps or a length is below 1 or a
+ * number is not finite. The formula is the value in update t. */
 
 /* base */
 ADAMOD_API adamod_status adamod_schedule_constant(adamod_schedule **out);
@@ -294,7 +297,7 @@ ADAMOD_API adamod_status adamod_schedule_multistep(adamod_schedule **out, int n,
                                                    double factor);
 /* start + (base - start) * t / steps for the first steps updates, then base: the paper's warm-up */
 ADAMOD_API adamod_status adamod_schedule_warmup(adamod_schedule **out, double start, int64_t steps);
-/* the same warm-up, then base * sqrt(steps / t) */
+/* warm-up as above, then base * sqrt(steps / t) */
 ADAMOD_API adamod_status adamod_schedule_warmup_rsqrt(adamod_schedule **out, double start, int64_t steps);
 /* base for the first steps updates, then base * sqrt(steps / t): what the paper uses with AdaMod */
 ADAMOD_API adamod_status adamod_schedule_constant_rsqrt(adamod_schedule **out, int64_t steps);
@@ -303,8 +306,8 @@ ADAMOD_API adamod_status adamod_schedule_cosine(adamod_schedule **out, double en
 /* from base to end along a line in steps updates, then end; for beta3, say 0.9 to 0.9999 */
 ADAMOD_API adamod_status adamod_schedule_linear(adamod_schedule **out, double end, int64_t steps);
 /* parts[0] for lengths[0] updates, then parts[1] for lengths[1], and so on. Each part counts its own updates from 1.
- * The last part never ends; its length is not read. The parts are copied. Chains may be nested up to ADAMOD_MAX_CHAINS
- * deep. */
+ * The last part never ends; its length is not read. The parts are copied. Chains may be nested ADAMOD_MAX_CHAINS deep;
+ * deeper ones fail with ADAMOD_ERROR_RANGE. */
 #define ADAMOD_MAX_CHAINS 64
 ADAMOD_API adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
                                                const int64_t *lengths);
@@ -317,13 +320,13 @@ ADAMOD_API double adamod_schedule_value(const adamod_schedule *s, double base, i
 /* Frees a schedule. s may be NULL. */
 ADAMOD_API void adamod_schedule_free(adamod_schedule *s);
 
-/* Sets the schedule of an option for one group, or for all with group -1. s NULL removes it.
+/* Sets the schedule of an option for one group, or for all if group is -1. s NULL removes it.
  * Fails with ADAMOD_ERROR_ARGUMENT unless the option is real, belongs to groups and is not structural. */
 ADAMOD_API adamod_status adamod_set_schedule(adamod_optimizer *opt, int group, const char *option,
                                              const adamod_schedule *s);
 /* Stores in *out the value of an option in the next update, with its schedule applied. */
 ADAMOD_API adamod_status adamod_scheduled(const adamod_optimizer *opt, int group, const char *option, double *out);
-/* Stores in *out its value in update t = 1, 2, ... It never waits for a device. */
+/* Stores in *out the value of an option in update t = 1, 2, ... This never waits for a device. */
 ADAMOD_API adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int group, const char *option, int64_t t,
                                              double *out);
 
@@ -341,23 +344,23 @@ ADAMOD_API adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int gr
 
 typedef struct adamod_statistics {
     int64_t elements;                       /* elements counted: those with finite eta and step */
-    double bounded;                         /* share of elements whose step is below their eta */
+    double bounded;                         /* fraction of elements whose step is below their eta */
     double eta_min, eta_median, eta_max;    /* before the bound; the median is exact to 5 % */
     double step_min, step_median, step_max; /* after the bound */
-    double grad_norm, update_norm;          /* of the gradient as the rule saw it; of the parameters' change */
+    double grad_norm, update_norm;          /* norms of the gradient as the rule sees it, and of the update */
     int64_t eta[ADAMOD_HIST_BINS];
     int64_t step[ADAMOD_HIST_BINS];
-    /* elements whose parameter or a state is a NaN or infinite; many of them never move again */
+    /* elements whose parameter, or one of whose states, is a NaN or infinite; many of them never move again */
     int64_t nonfinite;
-    /* How many of those counted in eta and step never had a gradient: their second moment is still 0, which makes their
-     * eta lr / eps, the largest possible. Zero for rules without a second moment of each element. */
+    /* Those elements of eta and step that never had a gradient: their second moment is still 0, so their eta is
+     * lr / eps, the largest possible. Zero for rules without a second moment for each element. */
     int64_t idle_eta[ADAMOD_HIST_BINS];
     int64_t idle_step[ADAMOD_HIST_BINS];
 } adamod_statistics;
 
 /* Switches collection on (1) or off (0, the default). */
 ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on);
-/* Stores in *out the statistics of the last update that was not skipped, for one group, or for all with group -1.
+/* Stores in *out the statistics of the last update that was not skipped, for one group, or for all if group is -1.
  * update_norm and nonfinite are taken before any rounding to 16 or 8 bits.
  * Fails with ADAMOD_ERROR_ORDER if that update was not collected. */
 ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int group, adamod_statistics *out);
@@ -370,17 +373,18 @@ ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int 
 /* Saves the state to path: writes a temporary file, syncs it and renames it.
  * Fails with ADAMOD_ERROR_IO if the system cannot write, ADAMOD_ERROR_ARGUMENT if a name is not UTF-8. */
 ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
-/* Loads the state from path. The optimizer then continues exactly as the one that saved. A loaded master is used where
- * the parameter is that master rounded. Everything is checked, checksums included, before anything changes.
+/* Loads the state from path. The optimizer then continues exactly as the one that saved it. An element of a loaded
+ * master is used where the parameter equals it, rounded. The whole file is checked, checksums included, before anything
+ * changes.
  * Fails with ADAMOD_ERROR_IO if the file cannot be read, ADAMOD_ERROR_FORMAT if it is malformed or damaged,
- * ADAMOD_ERROR_MISMATCH if it belongs to another rule or other parameters, ADAMOD_ERROR_ORDER within an evaluation. */
+ * ADAMOD_ERROR_MISMATCH if it belongs to another rule or other parameters, ADAMOD_ERROR_ORDER during an evaluation. */
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
 /* Switches a schedule-free rule (schedulefree_adamw, schedulefree_sgd) to evaluation (on = 1) or back to training (0).
- * In evaluation the parameters hold the averaged weights: read them, but do not write them. Switching back restores the
- * weights to train, bit for bit. In between, adamod_step and adamod_load fail with ADAMOD_ERROR_ORDER.
- * Copies the parameters to host memory, on a GPU too, where it waits for the stream. Does nothing for other rules, or if
- * the rule is in that mode already. */
+ * During evaluation the parameters hold the averaged weights: read them, but do not write them. Switching back restores
+ * the training weights, bit for bit. In between, adamod_step and adamod_load fail with ADAMOD_ERROR_ORDER.
+ * The call keeps a copy of the parameters in host memory; on a GPU it waits for the stream. It does nothing for other
+ * rules, or if the optimizer is in that mode already. */
 ADAMOD_API adamod_status adamod_evaluation(adamod_optimizer *opt, int on);
 
 /* Gives access to a state of parameter id.
@@ -395,9 +399,9 @@ ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, c
 ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps);
 /* Stores the step counts of the first n parameters in steps[0] to steps[n - 1]. */
 ADAMOD_API adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps);
-/* Sets the step count of parameter id, for states of your own that have had updates before. adamod_steps, which
- * schedules follow, is raised to at least steps. After the first step on a GPU, this waits for the stream.
- * Fails with ADAMOD_ERROR_RANGE unless 0 <= steps < 2^62; counting stops there. */
+/* Sets the step count of parameter id, for states of your own that have had updates before. Raises adamod_steps, which
+ * schedules follow, to at least steps. After the first step on a GPU, this waits for the stream.
+ * Fails with ADAMOD_ERROR_RANGE unless 0 <= steps < 2^62; counts do not grow beyond that. */
 ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps);
 
 /* ---- 7. Raw pointers ----------------------------------------------------------------------------------------------
@@ -411,7 +415,7 @@ ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t 
  *     adamod_update(h, &x, 1, NULL);                    // the first update; m, v, s start at 0
  *
  * adamod_state_at describes what adamod_span.state[i] must be; leave it NULL where the rule has no state. Nothing is
- * kept between calls. Threads may share a hyper as long as none of them changes it. */
+ * kept between calls. */
 typedef struct adamod_hyper adamod_hyper;
 typedef struct adamod_pool adamod_pool;
 
@@ -445,8 +449,8 @@ ADAMOD_API void adamod_hyper_free(adamod_hyper *h);
 ADAMOD_API adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value);
 ADAMOD_API adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const char *text);
 ADAMOD_API adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out);
-/* Checks whether the options suit parameters of this type, with states of the type that the option state_type gives;
- * see the bounds in section 2. adamod_update checks this by itself.
+/* Checks whether the options suit parameters of this type, with states as the option state_type says; see the bounds in
+ * section 2. adamod_update does this check itself.
  * Fails with ADAMOD_ERROR_RANGE if they do not. */
 ADAMOD_API adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type);
 
@@ -456,9 +460,9 @@ ADAMOD_API adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const 
                                          adamod_state_desc *out);
 
 /* Updates n arrays once, with the threads of pool; NULL: on this thread only. Arrays whose grad is NULL are skipped.
- * For clipping the norm and for gradients that are not finite, use adamod_norm and the option grad_scale.
+ * To clip the norm, or to find gradients that are not finite, use adamod_norm and the option grad_scale.
  * Fails with ADAMOD_ERROR_ARGUMENT for bad or overlapping arrays, ADAMOD_ERROR_RANGE if a step is below 1 or the
- * options do not suit a type, ADAMOD_ERROR_MEMORY if out of memory. */
+ * options do not suit a type. */
 ADAMOD_API adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool);
 /* Validates n arrays, each with its own hyper, without changing anything. Use it before updating several groups: it
  * fails where adamod_update would fail, and also if arrays of different groups overlap. */
@@ -467,10 +471,9 @@ ADAMOD_API adamod_status adamod_check(const adamod_hyper *const *hypers, const a
 ADAMOD_API adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n,
                                                adamod_pool *pool, adamod_statistics *out);
 
-/* Convert a state of count elements to 8 bits and back, on the host. index is its place in adamod_span.state; it
- * matters because only state 0 has a sign. Encoding rounds to nearest, while an update rounds at random. Encoding what
- * was decoded loses nothing. An infinity becomes the largest number, 3.19e38. A NaN makes its whole block NaN: the
- * scale is a NaN. */
+/* Convert a state of count elements to 8 bits and back, on the host. index is its place in adamod_span.state; only
+ * state 0 has a sign. Encoding rounds to nearest, while an update rounds at random. Encoding decoded values is exact.
+ * An infinity becomes the largest number, 3.19e38. A NaN makes its whole block NaN: the scale is a NaN. */
 ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales);
 ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
                                           float *values);
@@ -480,16 +483,16 @@ ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_
 ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm);
 
 /* Creates a pool of threads, to share between handles and raw calls.
- *   threads  their number, including the calling thread: 1 to 1024; 0: one for each core this process may use.
- * The pool must outlive its users. Calls made at the same time take turns. All signals are blocked in the threads of a
- * pool and of a handle, so signals reach the program's own threads.
+ *   threads  number of threads, including the calling one: 1 to 1024; 0: one for each core this process may use.
+ * The pool must outlive its users. Calls made at the same time take turns. The threads of pools and handles block all
+ * signals, so that these reach the program's own threads.
  * Fails with ADAMOD_ERROR_RANGE for another number, ADAMOD_ERROR_THREADS if the system cannot start a thread. */
 ADAMOD_API adamod_status adamod_pool_create(adamod_pool **out, int threads);
 /* Frees a pool. pool may be NULL. */
 ADAMOD_API void adamod_pool_free(adamod_pool *pool);
 /* Returns the number of threads, the calling thread included; 1 for NULL. */
 ADAMOD_API int adamod_pool_threads(const adamod_pool *pool);
-/* Makes the optimizer use a pool. NULL, or setting the option threads, removes it. */
+/* Makes the optimizer use a pool. NULL removes it, and so does setting the option threads. */
 ADAMOD_API adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool);
 
 /* ---- 8. Version, instruction sets, memory ----------------------------------------------------------------------- */
@@ -518,8 +521,7 @@ typedef struct adamod_allocator {
 /* Like adamod_create, with an allocator, which is copied. NULL: malloc's. */
 ADAMOD_API adamod_status adamod_create_with(adamod_optimizer **out, const char *rule,
                                             const adamod_allocator *allocator);
-/* Stores in *states the bytes of states and masters, in *other those of everything else the handle holds. Each may be
- * NULL. */
+/* Stores in *states the bytes of states and masters, in *other those of all else in the handle. Each may be NULL. */
 ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other);
 
 /* ---- 9. CUDA ------------------------------------------------------------------------------------------------------
@@ -554,9 +556,9 @@ ADAMOD_API adamod_status adamod_create_on(adamod_optimizer **out, const char *ru
 ADAMOD_API const char *adamod_device(const adamod_optimizer *opt);
 
 /* Returns ADAMOD_OK if CUDA can be used here. If not, adamod_last_error says why. The kernels are in
- * libadamod_cuda.so.0, which is searched for beside this library, beside the program and then where the system
- * searches. The environment variable ADAMOD_CUDA_LIBRARY names another file. A program that runs with more rights than
- * its user, as a set-user-ID one, searches where the system searches and nowhere else. */
+ * libadamod_cuda.so.0, which is searched for beside this library, then beside the program, then in the system's library
+ * path. The environment variable ADAMOD_CUDA_LIBRARY names another file. A set-user-ID program, or another with more
+ * rights than its user, searches only the system's library path. */
 ADAMOD_API adamod_status adamod_cuda_status(void);
 
 typedef struct adamod_cuda_device {
@@ -574,7 +576,7 @@ ADAMOD_API adamod_status adamod_set_stream(adamod_optimizer *opt, void *stream);
 /* Waits until every step is done. Fails if a step failed on the device; see above. */
 ADAMOD_API adamod_status adamod_sync(adamod_optimizer *opt);
 
-/* Makes each step read a real option from device memory, in place of the value that was set. A schedule uses it as its
+/* Makes each step read a real option from device memory instead of the value that was set. Schedules use it as their
  * base.
  *   group  one group, or -1 for all.
  *   value  a device pointer to one number; NULL: use the value that was set again.
