@@ -1,6 +1,6 @@
-/* The arithmetic of a call: rounding to nearest, subnormal numbers kept, no traps, whatever the calling thread has set
- * (flush-to-zero, say, which other libraries and -ffast-math set for a whole thread). So results do not depend on the
- * thread that computes them. What was set, flags of exceptions included, is as before when the call returns. */
+/* The floating-point environment of a call: round to nearest, keep subnormal numbers, no traps. The calling thread may
+ * have other settings (other libraries and -ffast-math set flush-to-zero for a whole thread); results must not depend on
+ * them. The caller's settings and exception flags are restored when the call returns. */
 #ifndef ADAMOD_ARITHMETIC_H
 #define ADAMOD_ARITHMETIC_H
 
@@ -17,7 +17,7 @@ typedef struct adamod__arithmetic {
 typedef fenv_t adamod__arithmetic;
 #endif
 
-/* Functions of their own, so that no operation is moved past them. */
+/* Never inlined, so that the compiler moves no operation past them. */
 adamod__arithmetic adamod__enter_arithmetic(void);
 void adamod__leave_arithmetic(adamod__arithmetic before);
 

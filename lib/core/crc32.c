@@ -10,7 +10,7 @@
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------- */
 
-/* crc32_table[k][b]: of byte b with k zero bytes behind it. With 16 of them, 16 bytes are looked up at once. */
+/* crc32_table[k][b] is the CRC of byte b followed by k zero bytes. 16 tables process 16 bytes at once. */
 static uint32_t crc32_table[16][256];
 static pthread_once_t crc32_once = PTHREAD_ONCE_INIT;
 
@@ -28,13 +28,13 @@ static void crc32_make_table(void) {
     }
 }
 
-/* The four bytes of x, the last of which has k bytes behind it. */
+/* The contribution of the four bytes of x, with k bytes after the last of them. */
 static uint32_t crc32_look_up(uint32_t x, int k) {
     return crc32_table[k + 3][x & 0xff] ^ crc32_table[k + 2][x >> 8 & 0xff] ^ crc32_table[k + 1][x >> 16 & 0xff] ^
            crc32_table[k][x >> 24];
 }
 
-/* From one inner state, which is an inverted CRC, to the next. */
+/* Advances the internal state, an inverted CRC, by n bytes. */
 static uint32_t crc32_bytes(uint32_t crc, const unsigned char *p, size_t n) {
     for (; n >= 16; p += 16, n -= 16) {
         uint32_t word[4];
@@ -55,15 +55,15 @@ uint32_t adamod__crc32_plain(uint32_t crc, const void *data, size_t n) {
 
 #ifdef CRC32_FOLDS
 
-/* x moved on by a distance of bits, that is times x^distance, plus y. by is x^(distance+32) and x^(distance-32) modulo
- * the polynomial, reflected and shifted by one (Gopal and others, "Fast CRC Computation for Generic Polynomials Using
- * PCLMULQDQ Instruction", Intel 2009). */
+/* Returns x * X^distance + y, polynomials in X. by holds X^(distance+32) and X^(distance-32) modulo the CRC polynomial,
+ * reflected and shifted by one (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+ * Instruction", Intel 2009). */
 __attribute__((target("pclmul,sse2"))) static __m128i crc32_fold(__m128i x, __m128i by, __m128i y) {
     const __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
     return _mm_xor_si128(_mm_xor_si128(low, high), y);
 }
 
-/* n >= 64. All but what is left of the last 16 bytes becomes 16 bytes that have the same CRC. */
+/* n >= 64. Folds all whole groups of 16 bytes into 16 bytes with the same CRC, then adds the rest. */
 __attribute__((target("pclmul,sse2"))) static uint32_t crc32_folded(uint32_t crc, const unsigned char *p, size_t n) {
     const __m128i by_512 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4), by_128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
     unsigned char rest[16];

@@ -1,4 +1,3 @@
-/* Edit distance: see edit_distance.h. */
 #include "core/edit_distance.h"
 
 #include <ctype.h>

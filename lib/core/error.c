@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Not shared state: each thread has its own, as with errno. */
+/* One for each thread, like errno. */
 static _Thread_local char adamod__message[ADAMOD__MESSAGE + 8] = "no error";
 static _Thread_local adamod_status adamod__status;
 
-/* Code points that a terminal obeys, or that change the order in which it shows others: controls (C0, DEL, C1), marks of
- * direction, separators of lines, embeddings, overrides and isolates, and what older versions of Unicode had of them. */
+/* Code points that a terminal obeys, or that change the order in which it shows text: controls (C0, DEL, C1), direction
+ * marks, line separators, embeddings, overrides and isolates, and their deprecated forms. */
 static bool adamod__is_obeyed(unsigned code) {
     static const struct {
         unsigned first, last;
@@ -51,7 +51,7 @@ void adamod__make_plain(char *text) {
     *to = '\0';
 }
 
-/* Text that is too long loses its middle: that is some long name or path, and what is wrong with it comes after it. */
+/* A message that is too long loses its middle, usually part of a long path: the end says what is wrong. */
 static void adamod__keep_message(const char *text) {
     const size_t length = strlen(text), half = sizeof adamod__message / 2 - 2;
     if (length < sizeof adamod__message) {

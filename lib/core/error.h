@@ -1,4 +1,4 @@
-/* error.h - how a call fails: a status, and one line about it that the thread keeps (adamod_last_error). */
+/* error.h - how a call fails: with a status and a one-line message that the thread keeps (adamod_last_error). */
 #ifndef ADAMOD_CORE_ERROR_H
 #define ADAMOD_CORE_ERROR_H
 
@@ -47,17 +47,17 @@ static inline const char *adamod__last_message(void) {
     return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
 }
 
-/* Of a character of n bytes in UTF-8. */
+/* Decodes a UTF-8 character of n bytes. */
 unsigned adamod__code_point(const char *text, size_t n);
 
-/* Names are the caller's or a file's, and may be cut. Whether a terminal can be trusted with the character at text, which has
- * left >= 1 bytes: it is UTF-8, and neither a control nor what changes the direction of text. *n: its bytes; 1 where
- * there is none. */
+/* Whether the character at text, with left >= 1 bytes, can be printed to a terminal: valid UTF-8, no control character, no
+ * mark that changes the direction of text. Stores its length in *n; 1 if it is not valid. Names come from callers and
+ * files, and may be cut. */
 bool adamod__is_harmless(const char *text, size_t left, size_t *n);
-/* Makes every other one a question mark, in place. */
+/* Replaces each character that is not harmless by a question mark, in place. */
 void adamod__make_plain(char *text);
 
-/* As realloc for n elements of so many bytes each, where their product may overflow. */
+/* realloc for n elements of the given size; NULL if the product overflows. */
 void *adamod__resize(void *old, size_t n, size_t size);
 
 /* Returns from the calling function with the status of call if that failed. */

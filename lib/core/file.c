@@ -12,9 +12,9 @@
 
 _Static_assert(sizeof(off_t) >= 8, "compile with -D_FILE_OFFSET_BITS=64, for files above 2 GiB");
 
-/* Linux moves at most 2 GiB - 4 KiB in one call, and other systems refuse more than INT_MAX. */
+/* Linux transfers at most 2 GiB - 4 KiB in one call; other systems refuse more than INT_MAX. */
 #define FILE_MAX_TRANSFER ((size_t)1 << 30)
-/* Files of one directory that can be written at once. */
+/* Limit of files written at once in one directory. */
 #define FILE_SLOTS 1000
 
 /* ---- Calls that a signal may interrupt ---------------------------------------------------------------------------- */
@@ -68,14 +68,14 @@ static int file_write(int fd, uint64_t offset, const char *data, uint64_t size) 
     return 0;
 }
 
-/* Whether name is that of the open file. */
+/* Whether name refers to the open file. */
 static bool file_is_at(int fd, int directory, const char *name) {
     struct stat a, b;
     return fstat(fd, &a) == 0 && fstatat(directory, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
            a.st_ino == b.st_ino;
 }
 
-/* A signal may interrupt it on some file systems when it is done already; then the second try finds nothing to rename. */
+/* On some file systems a signal can interrupt a rename that is already done; the second try then finds no file. */
 static int file_rename(const adamod__output *out) {
     int result;
     do result = renameat(out->directory, out->temp, out->directory, out->name);
@@ -91,8 +91,8 @@ static int file_lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB) ? errno : 0; 
 
 static void file_name_temp(char name[24], int slot) { snprintf(name, 24, ".adamod-%d.tmp", slot); }
 
-/* Removes a temporary file whose writer is gone. False: it has one, or who knows. Only who has the lock on the file of
- * that name may remove or rename it, so it cannot become another's between the last look and the removal. */
+/* Removes a temporary file whose writer is gone. Returns false if it has a writer, or that is unknown. Only the holder of
+ * the lock may remove or rename the file, so no other process can take it between the check and the removal. */
 static bool file_remove_stale(int directory, const char *name) {
     struct stat st;
     const int fd = file_open_at(directory, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
@@ -103,14 +103,14 @@ static bool file_remove_stale(int directory, const char *name) {
     return gone;
 }
 
-/* Between a file's creation and its lock another process may take it for a stale one. */
+/* Between the creation of a file and its lock, another process may have taken it for a stale one. */
 static bool file_claim(const adamod__output *out) {
     const int error = file_lock(out->fd);
     if (error == EWOULDBLOCK) return false;
     return error || file_is_at(out->fd, out->directory, out->temp);
 }
 
-/* Behind a slot, what is left of processes that were killed at the same time. */
+/* Removes the leftovers of killed processes in the slots after this one. */
 static void file_sweep(int directory, int slot) {
     char name[24];
     struct stat st;
@@ -128,7 +128,7 @@ void adamod__file_clean(const char *directory) {
     close(fd);
 }
 
-/* 0, or an errno. */
+/* Returns 0 or an errno. */
 static int file_create_temp(adamod__output *out) {
     for (int slot = 0; slot < FILE_SLOTS; slot++) {
         file_name_temp(out->temp, slot);
@@ -174,7 +174,7 @@ static int file_resolve(adamod__output *out, const char *path) {
     return *out->name ? 0 : file_failed(out, "cannot write", *out->path ? EISDIR : ENOENT);
 }
 
-/* It is enough to be allowed to write there; only its syncing needs more. */
+/* A directory that may be written but not read can be used; it only cannot be synced. */
 static int file_open_directory(adamod__output *out) {
     const size_t n = (size_t)(out->name - out->path);
     char *parent = n ? strndup(out->path, n) : strdup(".");
@@ -213,8 +213,8 @@ int adamod__output_add(adamod__output *out, const void *data, uint64_t size) {
     return adamod__output_put(out, out->size, data, size);
 }
 
-/* The rename itself lasts only once the directory is on disk. Where a directory may not be read, or its file system does
- * not sync directories, nothing more can be done and there is nothing to report. */
+/* The rename is durable only once the directory is synced. That is not possible, and no error, if the directory may not
+ * be read or its file system does not sync directories. */
 static int file_sync_directory(adamod__output *out) {
     const int error = adamod__file_sync(out->directory);
     if (!error || error == EBADF || error == EINVAL || error == ENOTSUP) return 0;
@@ -224,7 +224,7 @@ static int file_sync_directory(adamod__output *out) {
 int adamod__output_commit(adamod__output *out) {
     int error = adamod__file_sync(out->fd);
     if (error) return file_failed(out, "cannot sync", error);
-    error = file_rename(out); /* before it is closed, which ends the lock; synced, closing has nothing more to report */
+    error = file_rename(out); /* before close, which ends the lock */
     if (error) return file_failed(out, "cannot rename the temporary file to it", error);
     out->temp[0] = '\0';
     return file_sync_directory(out);

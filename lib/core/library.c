@@ -1,4 +1,3 @@
-/* Loads shared libraries. */
 #include "core/library.h"
 
 #include <dlfcn.h>
@@ -13,8 +12,8 @@ enum { LIBRARY_PATH_SIZE = 4096 };
 
 static void *adamod__load(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
 
-/* Of the places, relative to the folder of a file, the first that has the library. *found: a place has it, though it may
- * not load. */
+/* Loads the library from the first place that has it; places are relative to the folder of file. *found: a place has it,
+ * though it may not load. */
 static void *adamod__load_near(const char *file, const char *const *places, const char *name, bool *found) {
     char path[LIBRARY_PATH_SIZE];
     const char *slash = strrchr(file, '/');
@@ -27,7 +26,7 @@ static void *adamod__load_near(const char *file, const char *const *places, cons
     return NULL;
 }
 
-/* Whether the address lies in the first object, which is the program: 1, or -1, as 0 would ask for the next one. */
+/* Returns 1 if the address lies in the first object, which is the program, else -1: 0 would ask for the next object. */
 static int adamod__has_address(struct dl_phdr_info *object, size_t size, void *address) {
     (void)size;
     const uintptr_t at = (uintptr_t)address - object->dlpi_addr;
@@ -38,8 +37,9 @@ static int adamod__has_address(struct dl_phdr_info *object, size_t size, void *a
     return -1;
 }
 
-/* Near the file that this code is in. If that is the program, its name is what the caller of exec chose to call it, and
- * /proc/self/exe what it is. A relative name means another file once the working directory has changed. */
+/* Searches near the file that contains this code, then near the program. The name that dladdr has for the program is what
+ * the caller of exec chose, so /proc/self/exe is used instead. A relative name is of no use once the working directory has
+ * changed. */
 static void *adamod__load_beside(const char *name, const char *const *places, bool *found) {
     static const char anchor;
     Dl_info here;
@@ -61,7 +61,7 @@ static void *adamod__load_library(const char *name, const char *variable, const 
     const char *named = variable ? secure_getenv(variable) : NULL;
     if (named && *named) return adamod__load(named);
     bool found = false;
-    /* Who starts a set-user-ID program may have given it another name, in a folder of their own: a hard link. */
+    /* A user can hard-link a set-user-ID program into a folder of their own. */
     void *library = getauxval(AT_SECURE) ? NULL : adamod__load_beside(name, places, &found);
     return found ? library : adamod__load(name);
 }

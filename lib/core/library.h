@@ -1,7 +1,5 @@
-/* library.h - shared libraries that are loaded only when they are wanted, so that a program runs where they are not.
- *
- * None is ever unloaded: what such libraries have within, say the CUDA runtime, does not survive that.
- */
+/* library.h - shared libraries that are loaded at run time, so that a program also runs without them. None is ever
+ * unloaded: the CUDA runtime, for one, does not survive that. */
 #ifndef ADAMOD_CORE_LIBRARY_H
 #define ADAMOD_CORE_LIBRARY_H
 
@@ -9,18 +7,18 @@
 
 #include <stdbool.h>
 
-/* Opens a library; opened again, it is the same one. The first of these that there is decides:
- *   - the environment variable (NULL: none), if it is set: a path, or a name that the loader looks for;
- *   - NAME in one of the places, a list that ends with NULL: folders, with a slash at the end, relative to that of the
- *     file this code is in ("" is that folder itself, "../lib/" one beside it), then to that of the program;
- *   - NAME, wherever the loader looks for it.
- * In a program that runs with more rights than its caller (set-user-ID and the like) only the last: the caller decides about
- * all others, and must not choose what code runs.
- * NULL, and *why is the loader's reason, if it cannot be loaded. *why is good until the thread's next call. */
+/* Opens a library; opening it again returns the same handle. It is the first of these that exists:
+ *   - the file that the environment variable names (variable NULL: none), a path or a name for the loader;
+ *   - name in one of the places, a NULL-terminated list of folders ending with a slash. They are relative first to the
+ *     folder of the file that contains this code ("" is that folder, "../lib/" one beside it), then to the program's;
+ *   - name, in the loader's search path.
+ * A program with more rights than its caller (set-user-ID) uses only the last: the caller, who controls the others, must
+ * not choose what code runs.
+ * On failure returns NULL and stores the loader's reason in *why, valid until the thread's next call. */
 void *adamod__library_open(const char *name, const char *variable, const char *const *places, const char **why);
 
-/* Finds a function of a library (NULL: of all that is loaded already) and stores it in *FUNCTION, a pointer to a function.
- * False, and *FUNCTION is NULL, if there is none. */
+/* Stores a function of a library (NULL: of any loaded one) in *function, a function pointer. If there is no such
+ * function, stores NULL and returns false. */
 bool adamod__library_function(void *library, const char *name, void *function);
 
 #endif

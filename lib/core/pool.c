@@ -1,5 +1,5 @@
-/* Threads that wait for work. A run hands each thread a contiguous range of tasks, the same one every time, so that a
- * thread meets the memory it met before; who is done early takes tasks from the others' ranges. */
+/* A run gives each thread a contiguous range of tasks, the same in every run, so that its memory is still in the thread's
+ * cache. A thread that is done early takes tasks from the ranges of others. */
 #include "core/pool.h"
 
 #include "core/arithmetic.h"
@@ -22,17 +22,16 @@ typedef struct pool_range {
 } pool_range;
 
 struct adamod_pool {
-    int threads;   /* this one included */
-    pid_t process; /* whose threads they are */
+    int threads;   /* including the calling one */
+    pid_t process; /* the process that has the threads */
     const void *owner;
     pthread_t *workers;
     pool_range *ranges;
-    char *memory; /* of the workers, so many bytes each: in the heap, so that a thread's stack may be small; pages that
-                     nobody touches take none */
+    char *memory; /* bytes for each worker; in the heap, so that stacks can be small */
     size_t bytes;
     pool_task task;
     void *context;
-    atomic_uint generation; /* of runs: a change is the signal to start */
+    atomic_uint generation; /* number of the run: a change is the signal to start */
     atomic_bool open;       /* there is a run to join */
     atomic_int joined;      /* workers in it */
     atomic_bool stop;
@@ -65,7 +64,7 @@ static void adamod__pool_work(adamod_pool *pool, int self) {
     }
 }
 
-/* Waits for the next run: a short while in a loop, as runs often follow each other, then asleep. */
+/* Waits for the next run: spins for a short while, as runs often follow each other, then sleeps. */
 static unsigned adamod__pool_wait(adamod_pool *pool, unsigned seen) {
     for (int i = 0; i < SPINS; i++) {
         const unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
@@ -83,12 +82,12 @@ static unsigned adamod__pool_wait(adamod_pool *pool, unsigned seen) {
 static void *adamod__pool_main(void *argument) {
     worker_start start = *(worker_start *)argument;
     free(argument);
-    (void)adamod__enter_arithmetic(); /* for good: a new thread begins with what its maker had set */
+    (void)adamod__enter_arithmetic(); /* a new thread inherits the settings of its creator */
     unsigned seen = 0;
     for (;;) {
         seen = adamod__pool_wait(start.pool, seen);
         if (atomic_load(&start.pool->stop)) return NULL;
-        /* Who wakes after the run was closed finds nothing to do, and nobody waited for it. */
+        /* A worker that wakes after the run was closed has nothing to do; nobody waits for it. */
         atomic_fetch_add(&start.pool->joined, 1);
         if (atomic_load(&start.pool->open)) adamod__pool_work(start.pool, start.index);
         atomic_fetch_sub(&start.pool->joined, 1);
@@ -225,7 +224,7 @@ void adamod_pool_free(adamod_pool *pool) {
         pthread_mutex_destroy(&pool->lock);
         pthread_mutex_destroy(&pool->in_use);
         pthread_cond_destroy(&pool->wake);
-    } /* else a thread that is not there may hold or wait for any of these for ever */
+    } /* else a thread of the parent process may hold any of these for ever */
     adamod__pool_release(pool);
 }
 

@@ -1,17 +1,16 @@
-/* safetensors.h - reads and writes safetensors files; internal to the library.
+/* safetensors.h - reads and writes safetensors files.
  *
  * The format: the length of a JSON header in 8 bytes (little-endian), the header, the data. The header maps each
  * tensor's name to {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, offsets counting from the start of
  * the data, and may hold {"__metadata__": {"key": "value", ...}}.
  *
- * Files written here carry checksums in their metadata ("crc32" and "crc32.data", see docs/c-api.md), which are verified
- * when the header and a tensor are read; they are not among the metadata that callers give and get. Files without are
- * read too.
+ * Files written here have checksums in their metadata ("crc32" and "crc32.data", see docs/c-api.md), which are verified
+ * when the header and a tensor are read. Callers neither give nor get these keys. Files without checksums are read too.
  *
- * A file is read as if an enemy had written it. What the format's own reader refuses is refused here (a header above
- * 100 MB, overlaps, holes, bytes left over, sizes that do not follow from dtype and shape), and also: duplicate names
- * and keys, unknown fields, the character U+0000, more than 8 dimensions and numbers that are not plain integers.
- * Memory taken is proportional to the header's real length, time to n log n.
+ * Input is not trusted. The reader refuses what the format's own reader refuses (a header above 100 MB, overlaps, holes,
+ * bytes left over, sizes that do not follow from dtype and shape), and also duplicate names and keys, unknown fields, the
+ * character U+0000, more than 8 dimensions and numbers that are not plain integers. It needs memory in proportion to the
+ * header's real length n, and time in proportion to n log n.
  *
  * Messages begin with the file's path:
  * "x.safetensors: tensor "w": data_offsets [0, 8] hold 8 bytes, shape and dtype F32 need 12".
@@ -49,7 +48,7 @@ typedef struct adamod__st_pair {
     const char *key, *value;
 } adamod__st_pair;
 
-/* How many bytes a tensor's data take: NULL, or why there is no such tensor. */
+/* Stores the size of a tensor's data in *bytes and returns NULL, or returns why there is no such tensor. */
 const char *adamod__st_tensor_bytes(adamod__st_dtype dtype, int ndim, const int64_t *shape, uint64_t *bytes);
 
 /* A tensor in a file: data bytes [begin, end). */
@@ -59,7 +58,7 @@ typedef struct adamod__st_entry {
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
     uint64_t begin, end;
-    uint32_t sum; /* CRC-32 of the data; of a file that has checksums */
+    uint32_t sum; /* CRC-32 of the data, if the file has checksums */
 } adamod__st_entry;
 
 typedef struct adamod__st_file {
@@ -69,7 +68,7 @@ typedef struct adamod__st_file {
     size_t n_metadata;
     int summed; /* it has checksums */
     char *text; /* holds all strings */
-    char *path; /* NULL unless opened from a file, as are these two */
+    char *path; /* NULL unless opened from a file; fd and data_start are then unused */
     int fd;
     uint64_t data_start;
 } adamod__st_file;
@@ -83,22 +82,22 @@ typedef struct adamod__st_tensor {
     const void *data;
 } adamod__st_tensor;
 
-/* "F32"; bits of one element (4 and 6 exist); NULL and 0 for a value that is none of the above. */
+/* Return the name ("F32") and the bits of an element (also 4 and 6); NULL and 0 for an unknown value. */
 const char *adamod__st_dtype_name(adamod__st_dtype dtype);
 unsigned adamod__st_dtype_bits(adamod__st_dtype dtype);
 
 /* Opens a file and checks all of its header. On failure *out is empty, and closing it does nothing. */
 adamod_status adamod__st_open(const char *path, adamod__st_file *out);
 
-/* The same, refusing a header of more than most bytes before memory is taken for it. */
+/* Like adamod__st_open, but refuses a header of more than `most` bytes before allocating memory for it. */
 adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out);
 
-/* The same for a header (without its length) in memory, of a file with data_size bytes of data. path is for messages
- * only; nothing of json is kept. There is nothing to adamod__st_read. */
+/* Parses a header (without its length) from memory, for a file with data_size bytes of data. path is for messages; json is
+ * copied. adamod__st_read fails for such a file. */
 adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path,
                                adamod__st_file *out);
 
-/* NULL if there is none. They live until the file is closed. */
+/* Return NULL if there is none. Results are valid until the file is closed. */
 const adamod__st_entry *adamod__st_find(const adamod__st_file *file, const char *name);
 const char *adamod__st_metadata(const adamod__st_file *file, const char *key);
 
@@ -108,22 +107,22 @@ adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entr
 /* Frees everything; file may be NULL, {0} or closed already. */
 void adamod__st_close(adamod__st_file *file);
 
-/* Writes a file, which is there whole or not at all: see file.h. The largest elements come first, then names decide: so
- * each tensor is aligned to its elements, and equal input gives equal bytes. */
+/* Writes a file, replacing it atomically (file.h). Tensors are sorted by element size, largest first, then by name: each is
+ * aligned to its elements, and equal input gives equal bytes. */
 adamod_status adamod__st_write(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                const adamod__st_tensor *tensors, size_t n_tensors);
 
-/* What adamod__st_write writes: the header with its length, then the data of the n tensors in this order. */
+/* The contents of a file to write: the header with its length, then the data of n tensors in this order. */
 typedef struct adamod__st_plan {
     char *header;
-    size_t header_size, sum_at, sums_at; /* where in the header the digits of the checksums are */
+    size_t header_size, sum_at, sums_at; /* positions of the checksums' digits in the header */
     const adamod__st_tensor **order;
     size_t n;
 } adamod__st_plan;
 
 adamod_status adamod__st_plan_make(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                    const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out);
-/* The checksum of tensor order[i]; and the header's, when it knows all of these. */
+/* Sets the checksum of tensor order[i]; then, when all are set, that of the header. */
 void adamod__st_plan_sum(adamod__st_plan *plan, size_t i, uint32_t sum);
 void adamod__st_plan_seal(adamod__st_plan *plan);
 void adamod__st_plan_free(adamod__st_plan *plan);

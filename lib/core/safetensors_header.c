@@ -24,7 +24,7 @@ static size_t st_utf8_encode(uint32_t c, char *out) {
 
 /* ---- Header: JSON ------------------------------------------------------------------------------------------------ */
 
-/* The header has one shape only, so the parser is that shape: it does not recurse, and nothing is ever skipped. */
+/* A parser for the one structure that a header can have: it does not recurse and skips nothing. */
 typedef struct st_parser {
     const st_report *to;
     char *json; /* file->text, where strings are decoded in place */
@@ -33,7 +33,7 @@ typedef struct st_parser {
     adamod__st_file *file;
     size_t max_entries, max_metadata;
     int metadata_seen, sum_seen;
-    const char *sums; /* of the tensors, in the order of their data; NULL: there are none */
+    const char *sums; /* checksums of the tensors, in the order of their data; NULL: there are none */
 } st_parser;
 
 static adamod_status st_malformed(const st_parser *ps, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -69,7 +69,7 @@ static adamod_status st_expect(st_parser *ps, char c) {
     return ADAMOD_OK;
 }
 
-/* Inside of an object or array, before its item number n: is there one? Takes the comma, or the closing bracket. */
+/* Before item n of an object or array: stores in *more whether there is one, and reads the comma or closing bracket. */
 static adamod_status st_next_item(st_parser *ps, char closing, size_t n, int *more) {
     st_skip_space(ps);
     *more = !st_at(ps, closing);
@@ -89,7 +89,7 @@ static adamod_status st_parse_hex4(st_parser *ps, uint32_t *out) {
     return ADAMOD_OK;
 }
 
-/* After "\u": one character, for which a surrogate takes a second escape. */
+/* Reads one character after "\u"; a surrogate needs a second escape. */
 static adamod_status st_parse_unicode(st_parser *ps, uint32_t *out) {
     uint32_t low = 0;
     ADAMOD__TRY(st_parse_hex4(ps, out));
@@ -118,7 +118,7 @@ static adamod_status st_parse_escape(st_parser *ps, uint32_t *out) {
     return ADAMOD_OK;
 }
 
-/* Decoded where it stands: no escape is shorter than the UTF-8 it stands for, and the quote leaves room for the null. */
+/* Decodes in place: no escape is shorter than its UTF-8, and the closing quote leaves room for the terminating 0. */
 static adamod_status st_parse_string(st_parser *ps, const char *expected, const char **out) {
     st_skip_space(ps);
     if (!st_at(ps, '"')) return st_unexpected(ps, expected);
@@ -220,7 +220,7 @@ static adamod_status st_parse_fields(st_parser *ps, adamod__st_entry *entry) {
     return ADAMOD_OK;
 }
 
-/* One more element, in *items of *max elements, n of them used. */
+/* Makes room for one more element in items, which has room for *max and uses n. */
 static void *st_grow(void *items, size_t n, size_t *max, size_t size) {
     if (n < *max) return items;
     size_t new_max = *max ? *max * 2 : 16;
@@ -307,7 +307,7 @@ static adamod_status st_parse_header(st_parser *ps, uint64_t data_size) {
 
 /* ---- Header: checksums -------------------------------------------------------------------------------------------- */
 
-/* Eight digits as they are written; others, say in upper case, would let a changed bit pass. */
+/* Accepts lower case only: with upper case, a changed bit could pass. */
 static int st_parse_sum(const char *text, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < 8; i++) {
@@ -319,15 +319,15 @@ static int st_parse_sum(const char *text, uint32_t *out) {
     return 1;
 }
 
-/* The digits of the header's own; NULL if there are none. Quotes within strings are escaped, so what is looked for is
- * nothing but a key and its value. */
+/* Finds the digits of the header's own checksum; NULL if there are none. Quotes within strings are escaped, so a match can
+ * only be a key and its value. */
 static char *st_find_sum(char *json, size_t len) {
     static const char key[] = "\"" ADAMOD__ST_SUM "\":\"";
     char *found = memmem(json, len, key, sizeof key - 1), *digits = found ? found + sizeof key - 1 : NULL;
     return digits && (size_t)(json + len - digits) > 8 && digits[8] == '"' ? digits : NULL;
 }
 
-/* Before anything else is made of the header. */
+/* Runs before the header is parsed. */
 static adamod_status st_check_sum(const st_report *to, char *json, size_t len, int *present) {
     char *digits = st_find_sum(json, len), length[8];
     uint32_t expected;
@@ -347,7 +347,7 @@ static adamod_status st_check_sum(const st_report *to, char *json, size_t len, i
                                .text);
 }
 
-/* Both are there, or none: so no change of one bit makes a file one that was written without. */
+/* Requires both checksums or none, so that no changed bit can turn a file into one without checksums. */
 static adamod_status st_check_sums(const st_parser *ps, int sum_found) {
     const adamod__st_file *file = ps->file;
     uint32_t sum;
@@ -363,7 +363,7 @@ static adamod_status st_check_sums(const st_parser *ps, int sum_found) {
                            "damaged: " ADAMOD__ST_SUMS " is not 8 digits for each of %zu tensors", file->n_entries);
 }
 
-/* Entries are sorted by where their data is. */
+/* Entries are sorted by the position of their data here. */
 static void st_take_sums(st_parser *ps) {
     ps->file->summed = ps->sums != NULL;
     for (size_t i = 0; ps->sums && i < ps->file->n_entries; i++) {
@@ -383,7 +383,7 @@ static int st_compare_names(const void *a, const void *b) {
     return strcmp(((const adamod__st_entry *)a)->name, ((const adamod__st_entry *)b)->name);
 }
 
-/* The tensors fill the data from its first byte to its last, each beginning where the one before ends. */
+/* The tensors must cover the data from first byte to last without holes or overlaps. */
 static adamod_status st_check_layout(const st_report *to, adamod__st_file *file, uint64_t data_size) {
     uint64_t end = 0;
     adamod__st_sort(file->entries, file->n_entries, sizeof *file->entries, st_compare_offsets);

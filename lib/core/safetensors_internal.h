@@ -1,4 +1,4 @@
-/* safetensors_internal.h - what the files that read and write safetensors share. */
+/* safetensors_internal.h - shared by the files that read and write safetensors. */
 #ifndef ADAMOD_SAFETENSORS_INTERNAL_H
 #define ADAMOD_SAFETENSORS_INTERNAL_H
 
@@ -6,19 +6,19 @@
 #include "core/error.h"
 #include "core/safetensors.h"
 
-/* Keys of metadata: the CRC-32 of the header with its length, in 8 hexadecimal digits that count as zeros themselves; and
- * that of each tensor's data, in the order of the data. */
+/* Metadata keys: the CRC-32 of the header and its length, computed with zeros in place of its own 8 hexadecimal digits;
+ * and the CRC-32 of each tensor's data, in the order of the data. */
 #define ADAMOD__ST_SUM "crc32"
 #define ADAMOD__ST_SUMS "crc32.data"
 
-/* A fuzzer cannot guess checksums: in what is built for one, none are wrong. */
+/* A fuzzer cannot guess checksums, so a build for fuzzing accepts any. */
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 #define ADAMOD__ST_DIFFER(a, b) ((void)(a), (void)(b), 0)
 #else
 #define ADAMOD__ST_DIFFER(a, b) ((a) != (b))
 #endif
 
-/* Data is read and written in pieces that stay in the cache while they are summed. */
+/* Size of the pieces in which data is read and written: they stay in the cache while they are summed. */
 #define ADAMOD__ST_PIECE ((uint64_t)1 << 18)
 
 /* Begins the message of a failure. */
@@ -31,19 +31,19 @@ adamod_status adamod__st_fail(const st_report *to, adamod_status status, const c
 adamod_status adamod__st_fail_memory(const st_report *to);
 adamod_status adamod__st_fail_system(const st_report *to, int error, const char *doing);
 
-/* Text from a file, cut and cleaned so that a message stays one line that a terminal can be trusted with. */
+/* Text from a file, shortened and without control characters, for a message. */
 typedef struct st_quoted {
     char text[64];
 } st_quoted;
 st_quoted adamod__st_quote(const char *s);
 
-/* Takes the header's text, from malloc, which becomes file's: also after a failure. */
+/* Parses the header's text, from malloc. file owns it from then on, also after a failure. */
 adamod_status adamod__st_parse_text(const st_report *to, char *json, size_t len, uint64_t data_size,
                                     adamod__st_file *file);
 
 int adamod__st_utf8_valid(const char *s);
 void adamod__st_sort(void *items, size_t n, size_t size, int (*compare)(const void *, const void *));
-/* Of adamod__st_pair, by their keys. */
+/* Compares two adamod__st_pair by key. */
 int adamod__st_compare_keys(const void *a, const void *b);
 
 #endif

@@ -115,7 +115,7 @@ static adamod_status st_check_metadata(const st_report *to, const adamod__st_pai
                  : ADAMOD_OK;
 }
 
-/* The checksums first, as zeros until they are known. */
+/* The checksums come first, as zeros until they are known. */
 static void st_add_metadata(adamod__buffer *b, const adamod__st_pair *metadata, size_t n, adamod__st_plan *plan) {
     st_add_string(b, "__metadata__");
     adamod__buffer_format(b, ":{\"%s\":\"", ADAMOD__ST_SUM);
@@ -208,7 +208,7 @@ static int st_write_tensor(adamod__output *out, uint64_t at, const char *data, u
     return 0;
 }
 
-/* The data first, the header last, when it knows the checksums. */
+/* Writes the data first and the header last, when the checksums are known. */
 static int st_write_all(adamod__output *out, adamod__st_plan *plan) {
     uint64_t at = plan->header_size;
     for (size_t i = 0; i < plan->n; i++) {

@@ -1,4 +1,4 @@
-/* How the library and the program start threads. */
+/* thread.h - starts threads, for the library and the program. */
 #ifndef ADAMOD_THREAD_H
 #define ADAMOD_THREAD_H
 
@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-/* pthread_create of a thread that has all signals blocked, so that they reach the program's own threads, and a stack of a
- * MiB or more, whatever the limit of the program's own is. */
+/* pthread_create with all signals blocked in the new thread, so that they reach the program's own threads, and a stack of
+ * at least 1 MiB. */
 int adamod__start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 #endif

@@ -86,7 +86,7 @@ grep -q dlopen "$work/preprocessed" || fail "the single file does not look for l
 link() { # link OUTPUT INCLUDEDIR LIBRARY
     cc -O2 -ffp-contract=off -Wall -Wextra -Werror -I"$2" -o "$1" "$work/program.c" "$3" -lm -pthread
 }
-link "$work/library" "$source_dir/include" "$build_dir/libadamod.a"
+link "$work/library" "$source_dir/lib/include" "$build_dir/libadamod.a"
 "$work/library" >"$work/expected" || fail "the program with the library"
 grep -q '^adamod ' "$work/expected" || fail "the program says nothing about adamod"
 
