@@ -1,9 +1,9 @@
-/* What libadamod and libadamod_cuda say to each other: a table of functions, found at run time (device.c), and the
- * structs it speaks of. Read by C and by CUDA C++.
+/* The interface between libadamod and libadamod_cuda: a table of functions, found at run time (device.c), and its structs.
+ * Included from C and from CUDA C++.
  *
- * The library keeps everything that is decided on the host: names, options, which states there are. The device keeps what
- * a step reads and writes, so that a step is launches and nothing else, and a captured graph can be replayed while
- * learning rates, schedules and step counts go on. */
+ * The library keeps what the host decides: names, options, which states there are. The device keeps what a step reads and
+ * writes. So a step consists of launches only, and a captured graph can be replayed while learning rates, schedules and
+ * step counts advance. */
 #ifndef ADAMOD_DEVICE_H
 #define ADAMOD_DEVICE_H
 
@@ -13,20 +13,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* No count of updates is ever more, whether it is set, read from a file or counted: two of them, done and skipped, are
- * added. What is there stays there, so that what is saved can be loaded. */
+/* The largest count of updates that can be set, loaded or reached, where counting stops: the sum of two counts, done and
+ * skipped, must not overflow. */
 #define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
 
 #define ADAMOD__DEVICE_VERSION 10
 
-/* Counts of one group, or of one chunk before it is added to its group's. */
-enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
+/* Statistics of one group, or of one chunk before it is added to its group. */
+enum { FINE_BINS = 4096 }; /* 16 for each power of two, to find medians */
 typedef struct stats_counts {
     int64_t elements, bounded, nonfinite;
     double least[2], most[2]; /* [0] of eta, [1] of the step */
     int64_t fine[2][FINE_BINS];
     int64_t histogram[2][ADAMOD_HIST_BINS];
-    int64_t idle[2][ADAMOD_HIST_BINS]; /* of those without a gradient so far */
+    int64_t idle[2][ADAMOD_HIST_BINS]; /* elements without a gradient so far */
     double grad_sumsq, update_sumsq;
 } stats_counts;
 
@@ -38,16 +38,17 @@ typedef struct device_tensor {
     void *state[ADAMOD_MAX_STATES];  /* NULL: there is none, or it is empty */
     float *scale[ADAMOD_MAX_STATES]; /* of states in 8 bits */
     int64_t count;
-    int64_t rows, cols; /* of the last two dimensions; cols 0: it is no matrix */
-    int64_t first;      /* the first dimension; 0: it is no matrix */
+    int64_t rows, cols; /* the last two dimensions; cols 0: not a matrix */
+    int64_t first;      /* the first dimension; 0: not a matrix */
     uint64_t stream;    /* of random numbers */
     int32_t group, variant;
-    int32_t queue; /* state 2 is a ring of so many gradients; 0: it is not */
+    int32_t queue; /* state 2 is a ring of this many gradients; 0: it is not */
     uint8_t p_type, g_type, state_type;
-    uint8_t path; /* how its elements are read and written: filled in by the device's side */
+    uint8_t path; /* how elements are read and written; set by libadamod_cuda */
 } device_tensor;
 
-/* A schedule as a node of an array: a chain's parts stand together from first on, milestones and lengths in another. */
+/* A schedule as a node in an array. The parts of a chain are consecutive nodes from first on; milestones and lengths are
+ * in another array, from list on. */
 typedef struct device_schedule {
     int32_t kind, first;
     double number;
@@ -73,18 +74,18 @@ typedef struct device_layout {
     const device_tensor *tensors;
     int64_t n;
     int n_groups;
-    int64_t chunk; /* elements that the library sums at a time: sums here are taken in the same order */
+    int64_t chunk; /* elements the library sums at a time: the device must sum in the same order */
 } device_layout;
 
-/* Processes that have a part of the parameters each: add makes each of n numbers its sum over all of them. On a device they are
- * in its memory, and the sum is the next that the stream does. */
+/* Processes that each have a part of the parameters. add replaces n numbers by their sums over all processes; on a device,
+ * x is device memory and the sum is enqueued on the stream. */
 typedef struct adamod__ranks {
     int rank, ranks; /* ranks 0: this process has all parameters */
     void (*add)(void *context, double *x, int64_t n);
     void *context;
 } adamod__ranks;
 
-/* What the device counts. tensor_steps has room for every parameter. */
+/* Counts kept by the device. tensor_steps has room for every parameter. */
 typedef struct device_progress {
     int64_t steps, skipped;
     double norm;
@@ -97,24 +98,24 @@ typedef struct device_step {
     int collect; /* statistics are wanted */
 } device_step;
 
-/* A step that did not happen, told by the device without being asked. */
+/* A failed step, which the device writes to the mirror. */
 typedef struct device_error {
     uint32_t count; /* of errors so far; written last */
     int32_t status;
-    int64_t step;   /* the update it would have been */
-    int64_t tensor; /* whose gradient is not finite; -1: the norm overflows; -2: another process knows */
+    int64_t step;   /* number of the failed update */
+    int64_t tensor; /* parameter whose gradient is not finite; -1: the norm overflows; -2: it is another process's */
     int32_t group, option;
-    int32_t fault, range; /* of RANGE errors: how, and in RANGE_F32 or RANGE_F64 */
-    double value;         /* the option's, outside its bounds; or the gradient's largest element */
+    int32_t fault, range; /* for RANGE errors: a range_fault, and RANGE_F32 or RANGE_F64 */
+    double value;         /* the option's value, or the gradient's largest element */
 } device_error;
 
-/* What came of an attempt, told likewise. The check is over all of it: the host may look while the device writes. */
+/* The outcome of an attempt. check is a checksum: the host may read while the device writes. */
 typedef struct device_report {
     adamod_step_report report;
     uint64_t check;
 } device_report;
 
-/* What the device tells the host, in memory that both see. */
+/* Memory that device and host share, written by the device. */
 typedef struct device_mirror {
     device_error error;
     device_report reports[ADAMOD_REPORTS]; /* attempt n is at n % ADAMOD_REPORTS */
@@ -122,7 +123,7 @@ typedef struct device_mirror {
 
 typedef struct adamod__device adamod__device;
 
-/* All return a status; error() then is one line about it. Those marked * wait for the stream. */
+/* If a function fails, error() is a one-line message. Functions marked * wait for the stream. */
 typedef struct adamod__device_api {
     int version;
     const char *(*error)(void);

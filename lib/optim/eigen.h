@@ -1,17 +1,16 @@
-/* Orthogonal matrices for rules that work in another basis. All in f64 with operations that IEEE 754 rounds exactly, one
- * thread each: the same bits everywhere. */
+/* Orthogonal matrices for rules that work in another basis. Computed in f64, by one thread, with operations that IEEE 754
+ * rounds exactly: the bits are the same everywhere. */
 #ifndef ADAMOD_EIGEN_H
 #define ADAMOD_EIGEN_H
 
 #include <stdint.h>
 
-/* a, n x n and symmetric, is replaced by its eigenvectors, in columns, those of the largest eigenvalues first; which sign
- * each has is not said. By reflections to three diagonals and the QL algorithm. space has 4 n numbers. If a is not
- * finite, all are NaN. */
+/* Replaces a, symmetric and n x n, by its eigenvectors as columns, largest eigenvalues first, with unspecified signs:
+ * Householder tridiagonalization, then the QL algorithm. space has 4 n numbers. If a is not finite, all are NaN. */
 void adamod__eigenvectors(double *a, int64_t n, double *space);
 
-/* a, n x n, is replaced by Q of its decomposition into an orthogonal and a triangular matrix, by reflections; signs are those
- * of LAPACK. space has 2 n numbers. */
+/* Replaces a, n x n, by Q of its QR decomposition, by Householder reflections; signs are those of LAPACK. space has 2 n
+ * numbers. */
 void adamod__orthogonal_factor(double *a, int64_t n, double *space);
 
 #endif

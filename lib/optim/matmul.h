@@ -1,18 +1,17 @@
-/* Products of matrices in blocks, on the threads of a pool. Every number is one chain of fused multiply-adds in the order of
- * the inner dimension, so neither threads nor instruction sets change a bit. */
+/* Matrix products in blocks, on the threads of a pool. Every element is one chain of fused multiply-adds in the order of
+ * the inner dimension, so it does not depend on threads or instruction sets. */
 #ifndef ADAMOD_MATMUL_H
 #define ADAMOD_MATMUL_H
 
 #include "optim/internal.h"
 
-/* An operand: element (i, j) is at data[i * row + j * col], so that its transpose is the same with the two exchanged. */
+/* An operand: element (i, j) is at data[i * row + j * col]. Swapping row and col transposes it. */
 typedef struct product_matrix {
     const void *data;
     int64_t row, col;
 } product_matrix;
 
-/* c = beta c + alpha a b. c has m rows of n, one behind the other; a is m x k, b k x n, and k > 0. Either may be
- * c. */
+/* c = beta c + alpha a b, where a is m x k, b is k x n and c is m x n, contiguous; k > 0. a or b may be c. */
 typedef struct product {
     int64_t m, n, k;
     product_matrix a, b;

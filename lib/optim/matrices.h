@@ -1,16 +1,16 @@
-/* For drivers that multiply whole matrices: an array of two or more dimensions is [first dimension, all others].
+/* For drivers that multiply whole matrices: an array of two or more dimensions is a matrix [first dimension, all others].
  *
- * Large matrices come one after the other, each on all threads; small ones are a task each, with a place of their own in
- * the workspace. Sums are in the same order either way. */
+ * Large matrices are processed one after the other, each on all threads; small ones in parallel, each on one thread with
+ * its own part of the workspace. The order of sums is the same. */
 #ifndef ADAMOD_MATRICES_H
 #define ADAMOD_MATRICES_H
 
 #include "optim/update.h"
 
 typedef struct matrix_driver {
-    /* Whether the driver takes an array at all, which has a gradient and elements. */
+    /* Whether the driver updates this array, which has a gradient and elements. */
     bool (*takes)(const work_item *item);
-    /* Bytes of workspace for one. */
+    /* Bytes of workspace for one item. */
     size_t (*bytes)(const work *w, const work_item *item);
     /* Updates item i, in a workspace aligned to 64: on the threads of pool or, if it is NULL, on this one. Its chunks are
      * space->first_chunk[i] and on, of space->chunk elements each. */
@@ -27,7 +27,7 @@ static inline matrix_shape adamod__whole_shape(const adamod_span *x) {
 
 static inline size_t adamod__aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* The sum, aligned; SIZE_MAX, and from then on, if it is more than there can be. */
+/* bytes + count * size, aligned; SIZE_MAX if it overflows or bytes is SIZE_MAX. */
 static inline size_t adamod__more_bytes(size_t bytes, int64_t count, size_t size) {
     const uint64_t most = SIZE_MAX - 64;
     if (bytes > most || (uint64_t)count > (most - bytes) / size) return SIZE_MAX;

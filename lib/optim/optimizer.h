@@ -1,4 +1,4 @@
-/* The handle: groups of options, parameters with their states, and what a step keeps from one to the next. */
+/* The handle: groups of options, parameters with their states, and what is kept from step to step. */
 #ifndef ADAMOD_OPTIMIZER_H
 #define ADAMOD_OPTIMIZER_H
 
@@ -10,25 +10,25 @@ typedef struct group {
     double options[OPT_COUNT];
     double effective[OPT_COUNT]; /* with the schedules' values for the current update */
     adamod_schedule *schedule[OPT_COUNT];
-    int node[OPT_COUNT];        /* where the device has the schedule; -1: it has none */
-    bool computes[RANGE_TYPES]; /* there are parameters of which options must keep to f32's, or f64's range */
+    int node[OPT_COUNT];        /* index of the schedule on the device; -1: none */
+    bool computes[RANGE_TYPES]; /* it has parameters computed in f32, or f64: options must stay in that range */
 } group;
 
-/* Where the device is to read a group's options; NULL: as they were set. */
+/* Device pointers to a group's options; NULL: use the value that was set. */
 typedef struct device_values {
     const void *value[OPT_COUNT];
     uint8_t type[OPT_COUNT];
 } device_values;
 
-/* span.step is how many updates the parameter has had, except within a step, when it is the update's number. */
+/* span.step counts the updates of the parameter; during a step it is the number of the current one. */
 typedef struct tensor {
     char *name;
     int group;
     bool given_master; /* span.master is the user's */
     bool given_states; /* span.state and span.scale are the user's */
-    bool lifted;       /* its parameter and gradient are not among the ranges */
+    bool lifted;       /* its parameter and gradient are not in the ranges */
     adamod_span span;
-    size_t state_bytes[ADAMOD_MAX_STATES]; /* of span.state; 0: there is none */
+    size_t state_bytes[ADAMOD_MAX_STATES]; /* sizes of span.state; 0: no such state */
 } tensor;
 
 struct adamod_optimizer {
@@ -40,8 +40,8 @@ struct adamod_optimizer {
     tensor *tensors;
     work_item *items; /* as many as tensors */
     int64_t n, capacity;
-    int32_t *names; /* 2 * capacity places: parameters' numbers and 1, where the hashes of their names say; 0: free */
-    adamod__ranges ranges; /* of all arrays */
+    int32_t *names;        /* hash table of names with 2 * capacity slots: parameter number + 1; 0: free */
+    adamod__ranges ranges; /* address ranges of all arrays */
     size_t state_bytes;
     work_space space;
     adamod_pool *pool;
@@ -51,27 +51,27 @@ struct adamod_optimizer {
     adamod_step_report reports[ADAMOD_REPORTS]; /* attempt n is at n % ADAMOD_REPORTS; on a GPU the device keeps them */
     bool collect;
     adamod__stats stats;
-    void **kept; /* the first so many parameters while those to evaluate with are in their place; NULL: they are not */
+    void **kept; /* during an evaluation: the training weights of the first n_kept parameters; else NULL */
     int64_t n_kept;
 
-    /* On a GPU. Counts above (steps, skipped, norm, a span's step) are then those of the last adamod__device_pull. */
+    /* On a GPU. The counts above (steps, skipped, norm, a span's step) are then copies made by adamod__device_pull. */
     const adamod__device_api *api;
     adamod__device *device; /* NULL: on the CPU */
     char device_name[16];
-    bool laid_out;       /* it knows all parameters and groups */
-    bool groups_changed; /* it does not know all schedules */
+    bool laid_out;       /* the device has all parameters and groups */
+    bool groups_changed; /* the device does not have all schedules */
     uint32_t errors_seen;
-    device_values *values; /* of the first so many groups */
+    device_values *values; /* for the first n_values groups */
     int n_values;
 };
 
-/* ---- what its files share (optimizer.c) ---- */
+/* ---- shared functions (optimizer.c) ---- */
 
-/* For a handle that is NULL. */
+/* Fails because the handle is NULL. */
 adamod_status adamod__null_handle(void);
-/* Counts that a device keeps are fetched where they are read; the handle's own are but a copy. */
+/* Updates the handle's copies of counts that a device keeps. */
 adamod_status adamod__refresh(const adamod_optimizer *opt);
-/* Ends the threads, if they are the handle's own. */
+/* Removes the pool, and ends its threads if the handle owns it. */
 void adamod__drop_pool(adamod_optimizer *opt);
 
 void *adamod__alloc(const adamod_optimizer *opt, size_t bytes);
@@ -80,22 +80,23 @@ void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);
 /* ---- groups (groups.c) ---- */
 
 adamod_status adamod__check_group(const adamod_optimizer *opt, int g);
-/* The same where -1 stands for all groups. */
+/* Also accepts -1, for all groups. */
 adamod_status adamod__check_group_or_all(const adamod_optimizer *opt, int g);
-/* Whether the parameters that a group has can be computed with this value of an option. */
+/* Checks a value of an option against the types of the group's parameters. */
 adamod_status adamod__check_in_group(const adamod_optimizer *opt, int g, const option_spec *o, double value);
 
 /* ---- parameters and their states (tensors.c) ---- */
 
-/* The type states are kept in. */
+/* The type of the states. */
 adamod_type adamod__type_of_states(const double *options, const adamod_span *x);
 adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t);
-/* What the scales of a state in 8 bits are called. */
+/* The name of an 8-bit state's scales. */
 const char *adamod__scale_name(const char *state);
-/* Of the scales of state k; 0: it has none. */
+/* The size of state k's scales; 0: it has none. */
 size_t adamod__scale_bytes(const tensor *t, int k);
 
-/* The library's own states of a parameter, in order, and then its master if there is one; false past the end. */
+/* The states of a parameter that the library owns, in order, then its master, if any. adamod__state_ref returns false past
+ * the end. */
 typedef struct state_ref {
     const char *name;
     void **data;
@@ -106,38 +107,36 @@ typedef struct state_ref {
 bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out);
 void adamod__free_states(adamod_optimizer *opt, tensor *t);
 
-/* The stream of a parameter's random numbers follows from its name, so that it does not depend on the order of adding.
- * FNV-1a. */
+/* FNV-1a. The random stream of a parameter follows from its name, and so not from the order of adding. */
 uint64_t adamod__name_hash(const char *name);
 
-/* ---- arrays may not overlap (overlap.c) ---- */
+/* ---- arrays must not overlap (overlap.c): no array that the optimizer writes may be part of another ---- */
 
-/* That nothing the optimizer writes is written or read as anything else; the handle's ranges know all of its arrays.
- *
- * For the parameter and gradient of x alone, which are not among the ranges. */
+/* Checks the parameter and gradient of x, which are not in the ranges. */
 adamod_status adamod__check_overlap(const adamod_optimizer *opt, const adamod_span *x, const char *name);
-/* For all arrays, states included, of one that is not added yet. */
+/* Checks all arrays, states included, of a parameter that is not added yet. */
 adamod_status adamod__check_new_overlap(const adamod_optimizer *opt, const tensor *t);
 
-/* Makes room for one parameter more; false: no memory. What follows needs that room, or room that was used before. */
+/* Makes room for one more parameter; false if out of memory. The functions below need that room, or room freed before. */
 bool adamod__reserve_ranges(adamod_optimizer *opt);
 void adamod__add_ranges(adamod_optimizer *opt, int64_t id);
-/* All of them anew, after arrays were exchanged. */
+/* Rebuilds all ranges, after arrays were replaced. */
 void adamod__renew_ranges(adamod_optimizer *opt);
-/* Takes a parameter and its gradient as x has them out of the ranges, or puts them there. */
+/* Remove the parameter and gradient of x from the ranges, or add them. */
 void adamod__lift_range(adamod_optimizer *opt, int64_t id, const adamod_span *x);
 void adamod__lay_range(adamod_optimizer *opt, int64_t id, const adamod_span *x);
-/* Puts those there that it has now, if they overlap no other. */
+/* Adds the current parameter and gradient, or fails if they overlap another array. */
 adamod_status adamod__lay_range_checked(adamod_optimizer *opt, int64_t id);
 
 /* ---- the step (step.c) ---- */
 
-/* Says that an update was not taken: because of t's gradient, whose largest element as the update would have seen it is
- * given, or with NULL because the norm overflows. */
+/* Fails because of t's gradient, of which largest is the largest element, scaled and clipped; or, if t is NULL, because
+ * the norm overflows. */
 adamod_status adamod__nonfinite(const tensor *t, int64_t update, double largest);
 
-/* ---- the weights to evaluate with (evaluation.c) ---- */
+/* ---- evaluation (evaluation.c) ---- */
 
+/* Frees the training weights kept during an evaluation. */
 void adamod__forget_kept(adamod_optimizer *opt);
 
 /* ---- on a GPU (device.c) ---- */
@@ -147,17 +146,20 @@ adamod_status adamod__device_alloc(const adamod_optimizer *opt, size_t bytes, vo
 adamod_status adamod__device_fill(const adamod_optimizer *opt, const tensor *t, const state_ref *s);
 adamod_status adamod__device_in(const adamod_optimizer *opt, void *to, const void *from, size_t bytes);
 adamod_status adamod__device_out(const adamod_optimizer *opt, void *to, const void *from, size_t bytes);
-/* Whether the device can reach an array of the user's; what is for the message. */
+
+/* The functions below do nothing on the CPU. */
+
+/* Checks that the device can reach an array of the user; name and what are for the message. */
 adamod_status adamod__device_check(const adamod_optimizer *opt, const char *name, const char *what, const void *array);
-/* For what cannot be part of a graph: fails while one is captured. */
+/* Fails while the stream is captured into a graph. */
 adamod_status adamod__device_outside(const adamod_optimizer *opt, const char *what);
-/* Fetches the counts that the device keeps, and replaces them. This and what follows does nothing on the CPU. */
+/* Fetch the counts that the device keeps, or replace them. */
 adamod_status adamod__device_pull(adamod_optimizer *opt);
 adamod_status adamod__device_push(const adamod_optimizer *opt);
-/* Before parameters or groups are added: all of it is laid out anew before the next step. */
+/* Call before adding parameters or groups: the next step lays out everything again. */
 adamod_status adamod__device_unlay(adamod_optimizer *opt);
 adamod_status adamod__device_options(const adamod_optimizer *opt, int first, int last);
-/* Reports of attempts before now. */
+/* Clears the reports of past attempts. */
 adamod_status adamod__device_forget(const adamod_optimizer *opt);
 void adamod__device_repoint(adamod_optimizer *opt, int64_t id);
 adamod_status adamod__device_step(adamod_optimizer *opt);

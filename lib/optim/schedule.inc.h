@@ -1,4 +1,4 @@
-/* What schedules compute, for schedule.c and for the device (kernels/cuda/prepare.cu). */
+/* The formulas of schedules, for schedule.c and kernels/cuda/prepare.cu. */
 typedef enum schedule_kind {
     SCHEDULE_CONSTANT,
     SCHEDULE_MULTISTEP,
@@ -10,14 +10,14 @@ typedef enum schedule_kind {
     SCHEDULE_CHAIN
 } schedule_kind;
 
-/* Which of a chain's parts update t falls into; t becomes its number within that part. */
+/* Returns the part of a chain that update t belongs to, and makes *t its number within that part. */
 static ADAMOD__DEVICE int64_t adamod__chain_part(const int64_t *lengths, int64_t parts, int64_t *t) {
     int64_t i = 0;
     for (; i < parts - 1 && *t > lengths[i]; i++) *t -= lengths[i];
     return i;
 }
 
-/* number is start, end or factor; whole is steps, or how many milestones there are in list. */
+/* number is start, end or factor; whole is steps, or the number of milestones in list. */
 static ADAMOD__DEVICE double adamod__schedule_simple(int kind, double number, int64_t whole, const int64_t *list,
                                                      double base, int64_t t) {
     const double now = (double)t, steps = (double)whole, progress = t < whole ? now / steps : 1;
