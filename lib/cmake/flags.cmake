@@ -13,9 +13,9 @@ elseif(ADAMOD_SANITIZE)
     add_link_options(-fsanitize=${ADAMOD_SANITIZE})
 endif()
 
-# The optimizers' kernels are a thousand loops; with all checks, compiling them takes longer than all the rest. So pointers,
-# which the address sanitizer checks where they are used, are not checked once more when they are made. For a fuzzer, which
-# learns nothing from which formula runs, the address sanitizer is called rather than put in line.
+# The kernels are a thousand loops, and with all checks they take longer to compile than everything else. So pointers are
+# not checked when they are computed: the address sanitizer checks their use. For fuzzing, which learns nothing from the
+# formula that runs, its checks are calls instead of inline code.
 set(kernel_flags "")
 if(ADAMOD_FUZZ OR ADAMOD_SANITIZE MATCHES "address")
     set(kernel_flags -fno-sanitize=null,pointer-overflow,object-size,alignment)
@@ -43,9 +43,8 @@ if(cuda AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
     set(cuda_compression -compress-mode=size)
 endif()
 
-# What makes a fault in this code harder to use against who runs it. Every part of the product is compiled and linked so,
-# optimized builds only: _FORTIFY_SOURCE does nothing in others, and sanitizers find more. A packager's own level of it
-# stays.
+# Hardening: makes bugs in this code harder to exploit. Optimized builds only: _FORTIFY_SOURCE has no effect in others, and
+# sanitizers find more. A packager's own level of _FORTIFY_SOURCE is kept.
 include(CheckCCompilerFlag)
 check_c_compiler_flag(-fcf-protection ADAMOD_HAS_CF_PROTECTION) # x86 alone
 set(hardening_flags -fstack-protector-strong)

@@ -1,4 +1,4 @@
-# What is installed of the library, and how other projects find it.
+# Installs the library, and the files by which other projects find it.
 # SPDX-License-Identifier: MIT
 include(CMakePackageConfigHelpers)
 

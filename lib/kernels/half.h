@@ -28,7 +28,7 @@ static ADAMOD__DEVICE inline float adamod__f16_to_f32(uint16_t h) {
     return sign ? -x : x;
 }
 
-/* To nearest, ties to even. */
+/* Rounds to nearest, ties to even. */
 static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16(float x) {
     const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
     const uint32_t sign = bits >> 16 & 0x8000u;
@@ -42,7 +42,7 @@ static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16(float x) {
     return (uint16_t)(sign | (sum - 0x3f000000u));
 }
 
-/* Up or down at random, in proportion to the distances; random has 16 bits. */
+/* Rounds up or down at random, in proportion to the distances; random has 16 bits. */
 static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16_random(float x, uint32_t random) {
     const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
     if (magnitude >= 0x477fe000u) return adamod__f32_to_f16(x); /* 65504 and more, infinity, NaN */
@@ -57,14 +57,14 @@ static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16_random(float x, uint32_
 
 /* ---- gradients that are too large ---- */
 
-/* Whether gradients of this norm, scaled as they were when it was taken, and their squares are finite as any update sees
- * them. Quick, and no where it might be yes. */
+/* Whether gradients of this norm, which includes scale, and their squares are finite in any update. A quick test that may
+ * say no where the answer is yes. */
 static ADAMOD__BOTH inline int adamod__surely_finite(double norm, double scale) {
     return norm < 1e19 && scale < 1e38 && norm / scale < 1e38;
 }
 
-/* The same of an array's largest element and the array's own update, which is in f64 (wide) or f32. factor is that of
- * clip_norm, clip is clip_value: it may bring a square back into range, but does not make an infinity a number. */
+/* Exact test for one array, whose largest element is most and which is updated in f64 (wide) or f32. factor is that of
+ * clip_norm. clip is clip_value, which can bring a square back into range but does not make an infinity finite. */
 static ADAMOD__BOTH inline int adamod__seen_finite(double most, double scale, double factor, double clip, int wide) {
     const double g = most / scale, by = scale * factor;
     const double seen = wide ? g * by : (double)((float)g * (float)by), x = seen > clip ? clip : seen;
@@ -72,8 +72,8 @@ static ADAMOD__BOTH inline int adamod__seen_finite(double most, double scale, do
     return seen - seen == 0 && square - square == 0;
 }
 
-/* A state that is an average of squares taken in f64, as its type, f64 (wide) or less, can hold it: the largest number in
- * place of an infinity, which would spread over the array and never be forgotten. A NaN stays. */
+/* An average of squares computed in f64, limited to what the state's type, f64 (wide) or less, can hold: an infinity would
+ * spread over the array and never decay. A NaN stays. */
 static ADAMOD__DEVICE inline double adamod__saturated(double x, int wide) {
     const double most = wide ? 1e300 : 0x1.fep127; /* sums of many stay finite, too; bf16 has the latter exactly */
     return x > most ? most : x;
@@ -88,7 +88,7 @@ static ADAMOD__BOTH inline uint64_t adamod__mix64(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* Of a report's numbers, to tell one that is only half written. */
+/* The checksum of a report, to detect one that is only half written. */
 static ADAMOD__BOTH inline uint64_t adamod__report_check(int64_t attempt, int taken, double norm, double lr) {
     uint64_t bits[2];
     memcpy(&bits[0], &norm, sizeof norm);
@@ -96,18 +96,17 @@ static ADAMOD__BOTH inline uint64_t adamod__report_check(int64_t attempt, int ta
     return adamod__mix64(adamod__mix64(adamod__mix64(2 * (uint64_t)attempt + (uint64_t)taken) ^ bits[0]) ^ bits[1]);
 }
 
-/* Names the random numbers of one array's update. */
+/* The key of the random numbers for one update of an array. */
 static ADAMOD__DEVICE inline uint64_t adamod__array_key(uint64_t seed, uint64_t stream, int64_t step) {
     return adamod__mix64(adamod__mix64(adamod__mix64(seed) ^ stream) ^ (uint64_t)step);
 }
 
-/* Those from element first on, a multiple of 4. */
+/* The key for elements from first on, a multiple of 4. */
 static ADAMOD__DEVICE inline uint32_t adamod__block_key(uint64_t key, int64_t first) {
     return (uint32_t)(key >> 32) + (uint32_t)((uint64_t)first / 4) * 0x9e3779b9u;
 }
 
-/* Four elements share 32 random bits, under a key (the finalizer of MurmurHash3, a bijection): the same as the vectors'
- * random_bits. */
+/* 32 random bits shared by four elements: the finalizer of MurmurHash3, a bijection. convert.inc.h has it for vectors. */
 static ADAMOD__DEVICE inline uint32_t adamod__random_hash(uint32_t element, uint32_t key) {
     uint32_t x = element / 4 * 0x9e3779b9u + key;
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
@@ -115,9 +114,9 @@ static ADAMOD__DEVICE inline uint32_t adamod__random_hash(uint32_t element, uint
     return x ^ (x >> 16);
 }
 
-/* Each of the four takes other multiples of them for its arrays, 0 the parameter and 1 + i state i: the numbers that a
- * multiplicative generator gives from there on (L'Ecuyer, Tables of linear congruential generators, 1999), of which the
- * upper bits are used. */
+/* Each of the four elements multiplies them by a different factor for each array (slot 0: the parameter, 1 + i: state i),
+ * as a multiplicative generator would (L'Ecuyer, Tables of linear congruential generators, 1999), and uses the upper
+ * bits. */
 #define ADAMOD__GENERATOR 2891336453u
 #define ADAMOD__GENERATOR2 (ADAMOD__GENERATOR * ADAMOD__GENERATOR)
 #define ADAMOD__GENERATOR4 (ADAMOD__GENERATOR2 * ADAMOD__GENERATOR2)
@@ -128,7 +127,7 @@ static ADAMOD__DEVICE inline uint32_t adamod__random_hash(uint32_t element, uint
      ((slot)&4 ? ADAMOD__GENERATOR16 : 1u) * /* not the elements' factors */                                           \
      ((element)&1 ? ADAMOD__GENERATOR4 : 1u) * ((element)&2 ? ADAMOD__GENERATOR8 : 1u))
 
-/* 32 of them, of which the upper ones are to be used. */
+/* 32 random bits; use the upper ones. */
 static ADAMOD__DEVICE inline uint32_t adamod__random_bits(uint32_t element, int slot, uint32_t key) {
     return adamod__random_hash(element, key) * ADAMOD__RANDOM_FACTOR(element, slot);
 }

@@ -1,15 +1,14 @@
 /* The inner loops, written once (kernels.inc.h, rules/) and built for every instruction set.
  *
- * All of them use only additions, multiplications, divisions, square roots and comparisons that IEEE 754 rounds
- * exactly. A fused multiply-add is one of them where it is asked for by name (MULTIPLY_ADD), and never made of two others.
- * So every instruction set gives the same bits. */
+ * They use only operations that IEEE 754 rounds exactly: + - * /, square roots, comparisons, and fused multiply-adds where
+ * the source says MULTIPLY_ADD. So every instruction set gives the same bits. */
 #ifndef ADAMOD_KERNELS_H
 #define ADAMOD_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is compiled for a CUDA device as well, and what for the host's side there, too. */
+/* Functions that CUDA also compiles: for the device only, or for host and device. */
 #ifdef __CUDACC__
 #define ADAMOD__DEVICE __device__
 #define ADAMOD__BOTH __host__ __device__
@@ -30,7 +29,7 @@ typedef enum rule_id {
     RULE_COUNT
 } rule_id;
 
-/* The coefficients a formula reads; a rule gives the names the meaning its formula shows. */
+/* The coefficients of formulas; their meaning is up to the rule. */
 #define ADAMOD_COEFS(X)                                                                                                \
     X(gscale) /* gradients are multiplied by this: scale, clipping of the norm, sign of maximize */                    \
     X(decay)  /* p -= decay * p before the update */                                                                   \
@@ -57,18 +56,18 @@ typedef enum rule_id {
 typedef struct adamod__coef_f64 {
     ADAMOD_COEFS(ADAMOD_FIELD_F64)
     int variant; /* which of the rule's kernels */
-    int flag;    /* a yes or no of the rule's own */
-    int decays;  /* decay stays 0: it is in the rule's formula, or there is none in this update */
+    int flag;    /* a flag that the rule defines */
+    int decays;  /* decay stays 0: the rule's formula has it, or this update has none */
 } adamod__coef_f64;
 typedef struct adamod__coef_f32 {
     ADAMOD_COEFS(ADAMOD_FIELD_F32)
     int flag;
 } adamod__coef_f32;
 
-/* The states that a formula knows: m, v, s, t, u. A rule may have others, for its driver alone. */
+/* States of formulas: m, v, s, t, u. A rule may have more for its driver. */
 enum { KERNEL_STATES = 5 };
 
-/* The bit of coef.flag that is set while a formula is to leave what is summed, and nothing else is stored: see sums.c. */
+/* Bit of coef.flag: the formula only leaves values to sum in eta and step, and nothing else is stored. See sums.c. */
 enum { SUMS_FLAG = 2 };
 
 /* Consecutive elements, in the type of computation. Pointers need no alignment. */

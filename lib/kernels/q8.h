@@ -14,9 +14,6 @@
 
 enum { Q8_BLOCK = 256, Q8_SHIFT = 20 };
 
-/* The largest code of state i; of state 0 it is below the sign. */
-static ADAMOD__DEVICE inline int32_t adamod__q8_top(int state) { return state == 0 ? 127 : 255; }
-
 /* The bits of the largest number that has a code, 1.875 * 2^127. */
 #define Q8_MOST 0x7f700000u
 
@@ -30,17 +27,17 @@ static ADAMOD__DEVICE inline float adamod__q8_scale(uint32_t most) {
     return adamod__from_bits(most > 0x7f800000u ? 0x7fc00000u : most == 0 ? 0 : scale);
 }
 
-/* To be encoded in place of x in a block whose largest magnitude is above Q8_MOST. An infinity becomes the largest number
- * there is, so that it neither takes its block with it nor stays for ever. */
+/* Limits x to what has a code, for blocks whose largest magnitude is above Q8_MOST. An infinity must neither spoil its
+ * block nor stay for ever. */
 static ADAMOD__DEVICE inline float adamod__q8_within(float x) {
     const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
     return adamod__from_bits(magnitude > Q8_MOST ? (bits & 0x80000000u) | Q8_MOST : bits);
 }
 
-/* What a block's codes and elements have to do with each other. */
+/* Factors between the codes and the elements of a block. */
 typedef struct q8_block {
     float unit;    /* the value of code 8, the least one with a leading one */
-    float inverse; /* of that; any number where there is none */
+    float inverse; /* 1 / unit; any number if unit is 0 */
     uint32_t lost; /* the scale is a NaN */
 } q8_block;
 
@@ -59,7 +56,7 @@ static ADAMOD__DEVICE inline uint32_t adamod__q8_choose(int condition, uint32_t 
     return (x & mask) | (y & ~mask);
 }
 
-/* Lost: a NaN. */
+/* A lost block decodes to NaN. */
 static ADAMOD__DEVICE inline float adamod__q8_decode(uint32_t code, const q8_block *b, int state) {
     const uint32_t magnitude = state == 0 ? code & 127u : code, sign = state == 0 ? (code & 128u) << 24 : 0;
     const uint32_t small = adamod__to_bits((float)(int32_t)magnitude * 0.125f);
@@ -76,17 +73,17 @@ static ADAMOD__DEVICE inline uint32_t adamod__q8_bits(float x, const q8_block *b
     return adamod__q8_choose(adamod__to_bits(y) < 127u << 23, small, large);
 }
 
-/* The code of x; random has 32 bits. Of a block that is lost it means nothing, and all codes are to be 0. States 1 and 2
- * do not vanish beside larger ones, since dividing by the root of a zero would be worse than a small error. */
+/* The code of x; random has 32 bits. In a lost block the result is meaningless, and all codes must be 0. Codes of states 1
+ * and 2 do not become 0 beside larger ones: dividing by the root of zero would be worse than a small error. */
 static ADAMOD__DEVICE inline uint32_t adamod__q8_encode(float x, const q8_block *b, uint32_t random, int state) {
     const uint32_t bits = adamod__q8_bits(x, b), least = state == 0 ? 0 : 1u << Q8_SHIFT;
     const uint32_t code = ((bits < least ? least : bits) + (random >> (32 - Q8_SHIFT))) >> Q8_SHIFT;
     return code | (state == 0 ? adamod__to_bits(x) >> 24 & 128u : 0);
 }
 
-/* ---- the same where numbers without a leading one are as fast as others, as on GPUs ---- */
+/* ---- faster versions for GPUs, where subnormal numbers are as fast as others ---- */
 
-/* False if the scale has no factors for it. */
+/* Whether the faster versions work for this scale. */
 static ADAMOD__DEVICE inline int adamod__q8_is_quick(float scale, int state) {
     return scale <= (state == 0 ? 0x1p14f : 0x1p30f);
 }

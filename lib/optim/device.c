@@ -156,7 +156,6 @@ static bool adamod__capturing(const adamod_optimizer *opt) {
     return opt->api->capturing(opt->device, &yes) == ADAMOD_OK && yes;
 }
 
-/* For what cannot be part of a graph. */
 adamod_status adamod__device_outside(const adamod_optimizer *opt, const char *what) {
     if (!opt->device || !adamod__capturing(opt)) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_ORDER, "%s: not allowed while the stream is captured into a graph", what);

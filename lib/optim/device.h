@@ -164,11 +164,11 @@ typedef struct adamod__device_api {
 
     /* edge and bin as in adamod__stats. */
     adamod_status (*collect)(adamod__device *d, const float *edge, const uint16_t *bin);
-    /* Of every group, from the last step that was not skipped; *filled: there was one since collect. * */
+    /* Statistics of every group in the last step that was not skipped; *filled: there was one since collect. * */
     adamod_status (*statistics)(adamod__device *d, stats_counts *groups, int *filled);
 
-    /* For benchmarks and tests, what a program with the CUDA runtime at hand does itself. A graph holds what the
-     * stream was given between begin and end; time runs it so many times and gives the mean in seconds. */
+    /* For benchmarks and tests without the CUDA runtime. A graph holds what was enqueued between begin and end; time
+     * launches it repeatedly and returns the mean in seconds. */
     adamod_status (*stream_create)(adamod__device *d, void **out);
     void (*stream_destroy)(adamod__device *d, void *stream);
     adamod_status (*graph_begin)(adamod__device *d);
@@ -183,7 +183,7 @@ typedef struct adamod__device_api {
     adamod_status (*tune)(adamod__device *d, int index, adamod_type states, const char **name);
 } adamod__device_api;
 
-/* What libadamod_cuda exports. */
+/* The symbol that libadamod_cuda exports. */
 #define ADAMOD__DEVICE_ENTRY "adamod__cuda"
 typedef const adamod__device_api *(*adamod__device_entry)(void);
 

@@ -1,4 +1,4 @@
-/* The weights to evaluate with, of rules that average their path: x, while steps are taken from y. */
+/* Evaluation of schedule-free rules: their averaged weights x, while steps start from y. */
 #include "optim/optim.h"
 #include "optim/optimizer.h"
 #include "optim/update.h"
@@ -14,7 +14,7 @@ void adamod__forget_kept(adamod_optimizer *opt) {
     opt->kept = NULL;
 }
 
-/* An array as the host sees it: itself, or a copy from the device. Free with free(*copy). */
+/* Copies an array to host memory; free *copy. */
 static adamod_status adamod__fetched(const adamod_optimizer *opt, const void *array, size_t bytes, void **copy) {
     *copy = malloc(bytes + 1);
     if (!*copy) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %zu bytes of weights", bytes);
@@ -57,7 +57,7 @@ double adamod__evaluation_weight(const adamod_optimizer *opt) {
     return opt->rule->averages ? 1 - 1 / opt->groups[0].options[OPT_BETA1] : 0;
 }
 
-/* x of a parameter, to be freed, from kept, what the parameter is. */
+/* Computes x of a parameter in new memory; kept is a copy of the parameter. */
 static adamod_status adamod__mixed(const adamod_optimizer *opt, const tensor *t, const void *kept, void **out) {
     const adamod_span *x = &t->span;
     const double weight = 1 - 1 / opt->groups[t->group].options[OPT_BETA1];
@@ -77,7 +77,7 @@ static adamod_status adamod__mixed(const adamod_optimizer *opt, const tensor *t,
     return status;
 }
 
-/* All of them are made before the first parameter changes. */
+/* Computes all averages before it changes the first parameter. */
 static adamod_status adamod__begin_evaluation(adamod_optimizer *opt) {
     adamod_status status = adamod__refresh(opt);
     void **mixed = calloc((size_t)opt->n + 1, sizeof *mixed);

@@ -11,7 +11,7 @@ static bool adamod__is_taken(const matrix_driver *d, const work_item *item) {
     return item->span->grad && item->span->ndim >= 2 && item->span->count > 0 && d->takes(item);
 }
 
-/* Where each small matrix is; these, one behind the other; then the largest of the large ones. */
+/* The workspace: offsets of the small matrices, the small matrices, then room for the largest of the others. */
 size_t adamod__matrices_workspace(const work *w, const matrix_driver *d) {
     size_t small = adamod__aligned(w->n * sizeof(size_t)), large = 0;
     for (size_t i = 0; i < w->n; i++) {

@@ -1,11 +1,11 @@
-/* Arrays that users give may not overlap: nothing the optimizer writes may be written or read as anything else. */
+/* Checks that arrays do not overlap: no array that the optimizer writes may be part of another. */
 #include "optim/optimizer.h"
 
 static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
     return (size_t)x->count * adamod__type_size(type);
 }
 
-/* The arrays of a parameter that there are; the name of one follows from its order. */
+/* Lists the arrays that a parameter has. The order of an array tells its name. */
 enum { FIRST_SCALE = 3 + ADAMOD_MAX_STATES, TENSOR_ARRAYS = FIRST_SCALE + ADAMOD_MAX_STATES };
 static size_t adamod__list_arrays(const tensor *t, size_t owner, array_ref *out) {
     const adamod_span *x = &t->span;
@@ -42,7 +42,7 @@ static adamod_status adamod__overlapping(const adamod_optimizer *opt, const tens
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its %s overlaps %s of %s", u->name, second, first, t->name);
 }
 
-/* A new array of parameter number owner, or of one not added yet, and the range that it overlaps. */
+/* Fails because a new array of t overlaps a range. */
 static adamod_status adamod__overlaps_range(const adamod_optimizer *opt, const tensor *t, const array_ref *mine,
                                             const adamod__range *other) {
     const tensor *u = &opt->tensors[other->owner];
@@ -51,7 +51,7 @@ static adamod_status adamod__overlaps_range(const adamod_optimizer *opt, const t
     return adamod__overlapping(opt, u, &theirs, t, mine);
 }
 
-/* What an update's parameter or gradient may not be: the words of the message. */
+/* Fails because a parameter (param) or gradient overlaps another array. */
 static adamod_status adamod__refuse_range(const adamod_optimizer *opt, const char *name, bool param,
                                           const adamod__range *other) {
     const char *what = param ? "its parameters overlap a state" : "its gradient overlaps a state";

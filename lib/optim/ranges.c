@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Sizes are only checked to be countable: an array that is not there may seem to reach past the end of memory. */
+/* Sizes are not checked against real memory, so an end may overflow. */
 static uintptr_t adamod__range_end(const void *data, size_t bytes) {
     const uintptr_t begin = (uintptr_t)data;
     return begin + bytes < begin ? UINTPTR_MAX : begin + bytes;
@@ -18,7 +18,7 @@ static bool adamod__range_before(const adamod__range *a, const adamod__range *b)
     return a->owner != b->owner ? a->owner < b->owner : a->order < b->order;
 }
 
-/* After what is below a node has changed. */
+/* Call after the subtrees of a node have changed. */
 static void adamod__range_update(adamod__range *nodes, int32_t i) {
     adamod__range *n = &nodes[i];
     n->reach = n->end;
@@ -31,7 +31,7 @@ static void adamod__range_update(adamod__range *nodes, int32_t i) {
     }
 }
 
-/* What comes before a range, and what after. */
+/* Splits a subtree into the nodes before and after a range. */
 static void adamod__ranges_split(adamod__range *nodes, int32_t at, const adamod__range *by, int32_t *before,
                                  int32_t *after) {
     if (!at) {
@@ -48,7 +48,7 @@ static void adamod__ranges_split(adamod__range *nodes, int32_t at, const adamod_
     adamod__range_update(nodes, at);
 }
 
-/* All of before comes before all of after. */
+/* Joins two subtrees; all nodes of before come before those of after. */
 static int32_t adamod__ranges_join(adamod__range *nodes, int32_t before, int32_t after) {
     if (!before || !after) return before ? before : after;
     const bool first = adamod__priority(before) > adamod__priority(after);
@@ -125,7 +125,7 @@ const adamod__range *adamod__ranges_find(const adamod__ranges *r, const void *da
     for (int32_t at = r->root; at;) {
         const adamod__range *n = &r->nodes[at], *left = &r->nodes[n->left];
         if ((written || n->written) && n->begin < end && begin < n->end) return n;
-        /* If none on the left that reaches beyond our beginning overlaps, they begin after our end, as all on the right. */
+        /* If a left range reaches beyond begin but none overlaps, all of those, and all on the right, begin after end. */
         at = (written ? left->reach : left->reach_written) > begin ? n->left : n->right;
     }
     return NULL;

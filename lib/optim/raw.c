@@ -294,7 +294,7 @@ adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool,
         if (!adamod__misaligned(spans[i].grad, spans[i].grad_type)) continue;
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: grad is not aligned to its elements", name);
     }
-    /* Not those of ADAMOD_ISA: what reads the environment must not run beside what sets it. */
+    /* Ignores ADAMOD_ISA: another thread may be changing the environment. */
     const kernel_set *kernels = pool ? adamod__pool_kernels(pool) : adamod__kernels_at(0);
     work_item *items = adamod__raw_items(spans, n, NULL);
     if (!items) return ADAMOD_ERROR_MEMORY;

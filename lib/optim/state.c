@@ -8,7 +8,7 @@
 
 static const char adamod__format[] = "adamod optimizer state 1";
 
-/* "PREFIXNAME.STATE" in memory of its own, or NULL; without the ".STATE" if state is NULL. */
+/* Returns "PREFIXNAME.STATE" in new memory, or NULL; without ".STATE" if state is NULL. */
 static char *adamod__entry_name(const char *prefix, const char *name, const char *state) {
     const size_t size = strlen(prefix) + strlen(name) + (state ? strlen(state) : 0) + 2;
     char *text = malloc(size);
@@ -16,7 +16,7 @@ static char *adamod__entry_name(const char *prefix, const char *name, const char
     return text;
 }
 
-/* How many entries a parameter has in a file: its states, its master, its step. */
+/* The number of a parameter's entries in a file: its states, its master, its step. */
 static int adamod__entries_of(const adamod_optimizer *opt, const tensor *t) {
     state_ref s;
     int n = 0;
@@ -30,7 +30,7 @@ static size_t adamod__entries(const adamod_optimizer *opt) {
     return n;
 }
 
-/* Entry number index of a parameter: a state as it is, or last its step. */
+/* Entry number index of a parameter: a state, or at the end its step. */
 static state_ref adamod__entry(const adamod_optimizer *opt, const tensor *t, int index) {
     state_ref s;
     if (adamod__state_ref(opt, t, index, &s)) return s;
@@ -123,8 +123,8 @@ adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
 
 /* ---- loading ---- */
 
-/* What will replace an optimizer's states once all of it has been read: an array for each entry, in the order of
- * adamod__entry. Steps are read where they belong at the end. */
+/* The states read from a file, which replace the optimizer's once all are read: an array for each entry, in the order of
+ * adamod__entry. */
 typedef struct incoming {
     const adamod__st_file *file;
     const char *path, *prefix;
@@ -133,7 +133,7 @@ typedef struct incoming {
     int64_t steps, skipped;
 } incoming;
 
-/* NULL if there is none. */
+/* Returns NULL if there is no such key. */
 static const char *adamod__incoming_metadata(const incoming *in, const char *key) {
     char name[64]; /* prefixes and keys are this program's own, and short */
     snprintf(name, sizeof name, "%s%s", in->prefix, key);
@@ -162,8 +162,8 @@ static bool adamod__is_plain(const char *name) {
     return *name == '\0';
 }
 
-/* The first tensor of the file that is no state of the optimizer, or the first state that the file does not have, to be
- * freed; NULL: out of memory, or there is none. */
+/* Returns, in new memory, the name of the first tensor of the file that is no state of the optimizer, or of the first state
+ * that is missing in the file; NULL if there is none, or out of memory. */
 static char *adamod__first_odd(const adamod_optimizer *opt, const incoming *in, bool missing) {
     unsigned char *wanted = calloc(in->file->n_entries + 1, 1);
     for (int64_t i = 0; wanted && i < opt->n; i++) {

@@ -43,7 +43,7 @@ static void adamod__refer_to_scales(state_ref *s, void **data) {
         (adamod_state_desc){.name = adamod__scale_name(s->desc.name), .count = blocks, .ndim = 1, .shape = {blocks}};
 }
 
-/* As adamod__state_ref, those included that the user keeps. */
+/* Like adamod__state_ref, but including arrays of the user. */
 static bool adamod__any_state(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
     const double *o = opt->groups[t->group].options;
     state_spec specs[ADAMOD_MAX_STATES];
@@ -197,7 +197,7 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
                         first.name);
 }
 
-/* Of what the user keeps besides parameter and gradient. */
+/* Checks the master and states that the user owns. */
 static adamod_status adamod__check_given(const adamod_optimizer *opt, const tensor *t, const char *name) {
     state_ref s;
     if (!t->given_states && !t->given_master) return ADAMOD_OK;
@@ -244,7 +244,7 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
     return ADAMOD_OK;
 }
 
-/* As adamod__range_type, where states are not there yet. */
+/* Like adamod__range_type, for a parameter without states so far. */
 static int adamod__range_of(const adamod_optimizer *opt, const tensor *t) {
     return adamod__state_type(opt, t) == ADAMOD_F64 ? RANGE_F64 : RANGE_F32;
 }
@@ -262,7 +262,7 @@ static adamod_status adamod__check_range(const adamod_optimizer *opt, const tens
     return ADAMOD_OK;
 }
 
-/* Where the number of the parameter of this name is, or belongs. */
+/* Returns the slot of a name in the hash table, free or taken. */
 static int32_t *adamod__name_place(const adamod_optimizer *opt, const char *name) {
     const uint64_t hash = adamod__name_hash(name),
                    last = 2 * (uint64_t)opt->capacity - 1; /* a power of two, less one */

@@ -57,7 +57,7 @@ static uint64_t adamod__random_key(const work_item *item) {
     return adamod__array_key((uint64_t)item->options[OPT_SEED], item->span->stream, item->span->step);
 }
 
-/* Where element 0 of state i is for this update: a queue turns by one array each time. */
+/* Element 0 of state i in this update: a queue advances by one array each time. */
 static void *adamod__state_base(const work_item *item, adamod_type type, int i, bool queue) {
     char *base = item->span->state[i];
     if (!base || !queue) return base;
@@ -116,8 +116,8 @@ static double adamod__distance_squared(adamod_type type, const void *a, const vo
     return sum;
 }
 
-/* Where someone has changed the parameter since the last update, it is no longer the master rounded, bit for bit, and its
- * value becomes the master's. A NaN is no exception: it is rounded to the same one every time. */
+/* Copies elements of the parameter that the user changed since the last update to the master: those that differ from the
+ * rounded master, bit for bit. NaN needs no special case, since it always rounds to the same bits. */
 static void adamod__follow_param(const work *w, const adamod_span *x, int64_t first, size_t n, float *buffer) {
     const uint16_t *param = (const uint16_t *)x->param + first;
     float *master = (float *)x->master + first;
@@ -377,7 +377,7 @@ static bool adamod__kernels_update(const work *w, const work_space *space, size_
     return w->items[item].span->grad && !adamod__driver_takes(w, &space->coefs[space->coef_of[item]]);
 }
 
-/* Where each item's chunks begin; items that take no part have none. */
+/* Lays out the chunks of each item; items that take no part have none. */
 static int64_t adamod__lay_chunks(const work *w, work_space *space, takes_part_fn takes_part) {
     int64_t chunks = 0;
     for (size_t i = 0; i < w->n; i++) {
@@ -492,7 +492,7 @@ static void adamod__reduce_chunk(void *context, int64_t chunk, int thread) {
     c->base.space->partial[chunk] = c->outside ? sum * (scale * scale) : sum;
 }
 
-/* Of the chunks, 32 at a time, as a GPU's warp does it. */
+/* Combines the chunks in 32 lanes, in the order of a GPU's warp. */
 static double adamod__add_chunks(const double *partial, int64_t n, bool largest) {
     double sum[32] = {0};
     for (int64_t i = 0; i < n; i++) sum[i % 32] = adamod__combine(sum[i % 32], partial[i], largest);

@@ -1,4 +1,4 @@
-/* Tests of src/optim/crc32.c: the published check values, and the same from the processor's instructions as without.
+/* Tests of core/crc32.c: published check values, and that the fast and the portable version agree.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -1,12 +1,12 @@
-/* Between the type of computation and bf16 or f16. Part of kernels.inc.h. For f32 the includer of that may define
+/* Conversions between the type of computation and bf16 or f16. Part of kernels.inc.h, whose includer may define for f32
  *   LOAD_F16(in), STORE_F16(out, x)   WIDTH elements by the processor's own conversion
  *   LOAD_BF16(in)                     the same for bf16
  *   ROUND_BF16(x, add)                the bits of x with add added, or of a NaN that stays one: the upper halves are bf16
  *   STORE_UPPER(out, bits)            the upper halves of bits
  *   JOIN_UPPER(even, odd)             those of two, in turns
- * Those not defined are made here. Where WIDTH is not 1, there must be
+ * or else they are defined here. If WIDTH is not 1, it must define
  *   SPREAD_LOW(x), SPREAD_HIGH(x)     the lower half of x's lanes, or the upper, each twice
- * and there may be, if every NaN that an operation gives is quiet and has the payload of a NaN given to it, or none,
+ * and may define, if every NaN result is quiet and has the payload of an operand or none,
  *   NANS, NANS_IN(x, y), ANY(nans)    a mask of those lanes in which x or y is a NaN; whether there is one */
 
 #define BITS NAME(bits)
@@ -63,7 +63,7 @@ INLINE BITS NAME(bf16_bits)(V value, BITS add) {
 #endif
 }
 
-/* What to add for rounding to nearest, ties to even. */
+/* The number to add before truncation, to round to nearest, ties to even. */
 INLINE BITS NAME(to_nearest)(V value) { return (NAME(load_bits)(&value) >> 16 & 1u) + 0x7fffu; }
 
 INLINE void NAME(bf16_out)(uint16_t *out, V value, BITS add) {
@@ -76,7 +76,7 @@ INLINE void NAME(bf16_out)(uint16_t *out, V value, BITS add) {
 #endif
 }
 
-/* Where the parameter is no longer its master rounded, bit for bit, someone has changed it: the update starts from it. */
+/* Elements of the parameter that differ from the rounded master were changed by the user: the update starts from them. */
 INLINE V NAME(follow_bf16)(V master, const uint16_t *param) {
     const V value = NAME(bf16_in)(param);
     const BITS x = NAME(load_bits)(&value), differs = NAME(bf16_bits)(master, NAME(to_nearest)(master)) ^ x;

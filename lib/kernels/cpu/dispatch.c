@@ -1,4 +1,4 @@
-/* Which kernels this processor can run. */
+/* Chooses kernels that this processor can run. */
 #include "optim/internal.h"
 #include "optim/optim.h"
 

@@ -42,7 +42,7 @@ typedef REAL UNALIGNED __attribute__((vector_size(WIDTH * sizeof(REAL)), aligned
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* What a formula changes, for as many elements as V has. */
+/* The elements that a formula updates, as many as V has. */
 typedef struct ELEMENT {
     V p, g;          /* parameter, after decoupled decay; gradient */
     V m, v, s, t, u; /* states 0 to 4 */
@@ -59,18 +59,18 @@ typedef struct ELEMENT {
 #define S 4
 #define T 8
 #define U 16
-/* Said with the states: all that is stored is the result of an operation, nothing as it was loaded. */
+/* Flag beside the states: every stored value is the result of an operation, none is stored as loaded. */
 #define COMPUTED 256
-/* In a formula, after x.eta: x.step is the same, or with the momental bound not above the running average of x.eta, which
- * is the state named. BOUNDED makes kernels with it of a formula, KERNEL kernels without. */
+/* In a formula, after x.eta: sets x.step to x.eta, or with the momental bound to the lesser of x.eta and its running
+ * average, which is the given state. BOUNDED makes kernels with the bound, KERNEL without. */
 #define BOUND(state)                                                                                                   \
     x.step = x.eta;                                                                                                    \
     if (bounded) {                                                                                                     \
         x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
         x.step = LESSER(x.state, x.eta);                                                                               \
     }
-/* Which kernels CUDA makes of it besides: for states in 8 bits; for arrays that are all bf16; those that `optim bench` can
- * try. The first two take roots of v * vscale alone, and divide lr alone, by such a root plus eps. */
+/* Additional kernels of CUDA: for 8-bit states, for arrays that are all bf16, and for `optim bench` to try. In formulas of
+ * the first two, square roots are of v * vscale, and divisions are of lr by such a root plus eps. */
 #define Q8 0
 #define BF16 0
 #define TUNED 0
@@ -92,10 +92,9 @@ typedef struct ELEMENT {
 #define VARIANT(name)                                                                                                  \
     { NAME(name##_plain), NAME(name##_stats), LOW_ENTRIES(name) }
 
-/* Asks for what comes 1 KiB later, to be written or not. Loops over arrays as they are ask for it in the second-level cache:
- * memory is their limit, and asking for it in the first made SGD a third slower on Zen 4. Loops that convert are slower, and
- * want it in the first. docs/performance.md has what was tried. Beyond the end of an array a prefetch does nothing. One element
- * at a time is too slow to gain from it. */
+/* Prefetches 1 KiB ahead. Loops without conversions are limited by memory and prefetch into the second-level cache; into
+ * the first, SGD was a third slower on Zen 4. Loops that convert prefetch into the first. docs/performance.md has the
+ * measurements. A prefetch beyond the end of an array does nothing. Scalar loops are too slow to gain from it. */
 #define L1 3
 #define L2 2
 #define AHEAD(pointer, i, write, cache)                                                                                \
@@ -107,7 +106,7 @@ typedef struct ELEMENT {
     if ((states)&T) AHEAD(t, i, 1, cache);                                                                             \
     if ((states)&U) AHEAD(u, i, 1, cache)
 
-/* A copy of the coefficients that no store can alias stays in registers. With SUMS_FLAG, eta and step are all that is stored. */
+/* No store can alias a copy of the coefficients, so it stays in registers. With SUMS_FLAG, only eta and step are stored. */
 #define LOOP(formula, states, stats)                                                                                   \
     const COEF k = *c;                                                                                                 \
     REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s, *t = b->t, *u = b->u, *eta = b->eta, *step = b->step;             \
@@ -417,7 +416,7 @@ static double NAME(maxabs)(const void *g, size_t n, double scale) {
     return NAME(maxabs_each)(g, i, n, scale, fabs((double)largest * scale));
 }
 
-/* Where neither a row nor a column has gradients the rate may overflow, and is multiplied by a zero. */
+/* If neither a row nor a column has gradients, the rate can overflow; it is then multiplied by zero. */
 static void NAME(factored)(void *out, const void *g, const void *column, size_t n, double row) {
     const REAL r = (REAL)row;
     REAL *o = out;
