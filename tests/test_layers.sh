@@ -6,7 +6,8 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0 passed=0
-layers=$SOURCE_DIR/scripts/layers
+source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+layers=$source_dir/scripts/layers
 
 mkdir -p "$work"/lib/{core,optim,rules,kernels/cuda} "$work"/trainer/{support,nn,train,report,tasks,cli}
 touch "$work"/lib/core/file.h "$work"/lib/optim/{internal,optim}.h "$work"/trainer/support/text.h "$work"/trainer/nn/{nn,plan}.h \

@@ -5,11 +5,12 @@ set -euo pipefail
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-lib=$SOURCE_DIR/lib rules=$work/rules
+source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+lib=$source_dir/lib rules=$work/rules
 mkdir -p "$rules"
 
 # The first block of C is the file; the second, the line.
-block() { awk -v wanted="$1" '/^```c$/ { n++; next } /^```$/ { n += n == wanted } n == wanted' "$SOURCE_DIR/docs/adding-a-rule.md"; }
+block() { awk -v wanted="$1" '/^```c$/ { n++; next } /^```$/ { n += n == wanted } n == wanted' "$source_dir/docs/adding-a-rule.md"; }
 block 1 >"$rules/adamax.inc.h"
 grep -v '/adamax.inc.h"$' "$lib/rules/list.inc.h" >"$rules/list.inc.h"
 block 2 >>"$rules/list.inc.h"

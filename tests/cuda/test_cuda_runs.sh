@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Short runs on a GPU from beginning to end: trained, interrupted, resumed, decoded, and trained by two ranks on one GPU.
-# ADAMOD is the program. Skipped where there is no GPU.
+# Skipped where there is no GPU.
 # SPDX-License-Identifier: MIT
+# shellcheck source=/dev/null
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 "$ADAMOD" info --json | grep -q '"cuda_training_off": null' || exit 77
 # shellcheck source=/dev/null
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
-# shellcheck source=/dev/null
-. "$SOURCE_DIR/tests/support/ranks_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/ranks_checks.sh"
 
 last_loss() { grep '"kind":"train"' "$1/metrics.jsonl" | sed -n '$s/.*"loss":\([^,}]*\).*/\1/p'; }
 

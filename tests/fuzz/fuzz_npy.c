@@ -1,6 +1,6 @@
 /* libFuzzer target: trainer/data/npy.c, on the bytes of a .npy file.
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_npy.c trainer/data/npy.c src/optim/file.c
+ *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Ilib -Itrainer tests/fuzz/fuzz_npy.c trainer/data/npy.c lib/core/file.c
  *
  * SPDX-License-Identifier: MIT
  */

@@ -1,4 +1,4 @@
-/* libFuzzer target: the header parser of src/optim/safetensors_header.c, on 8 bytes of data size (little-endian) and a header.
+/* libFuzzer target: the header parser of lib/core/safetensors_header.c, on 8 bytes of data size (little-endian) and a header.
  *
  *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -pthread tests/fuzz/fuzz_safetensors.c \
  *         lib/optim/{safetensors*,file,crc32}.c

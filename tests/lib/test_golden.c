@@ -237,9 +237,7 @@ static int check_versions(const char *directory) {
 
 TEST(every_state_file_of_every_version_is_read_and_continued) {
     char directory[512];
-    const char *source = getenv("SOURCE_DIR");
-    if (!CHECK(source != NULL)) return;
-    snprintf(directory, sizeof directory, "%s/tests/golden", source);
+    snprintf(directory, sizeof directory, "%s/tests/golden", source_dir());
     CHECK(check_versions(directory) >= 18); /* those of version 0.1 */
 }
 

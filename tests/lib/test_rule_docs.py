@@ -11,8 +11,9 @@ import re
 import subprocess
 import sys
 
-PROGRAM = os.environ.get("ADAMOD", "build/adamod")
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "optimizers.md")
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
+PAGE = os.path.join(ROOT, "docs", "optimizers.md")
 
 # Sections about two rules, or with another name than theirs.
 SECTIONS = {"AdaBound and AMSBound": ["adabound", "amsbound"], "Schedule-Free": ["schedulefree_adamw", "schedulefree_sgd"]}

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM = os.environ.get("ADAMOD", "build/adamod")
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
 
 
 def check(condition, *what):

@@ -23,7 +23,8 @@ except ImportError as error:
     print(f"skip: {error}")
     sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
 
-PROGRAM = os.environ.get("ADAMOD", "build/adamod")
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
 STEPS, N = 1000, 60
 BOUND = 1e-12
 

@@ -6,6 +6,7 @@ SPDX-License-Identifier: MIT
 import contextlib
 import ctypes
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from libadamod import _c

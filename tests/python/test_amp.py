@@ -11,6 +11,7 @@ import unittest
 import warnings
 from collections import namedtuple
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from support import CLASSES, clones, make_params, set_grads

@@ -6,6 +6,7 @@ SPDX-License-Identifier: MIT
 import inspect
 import unittest
 
+import find_package  # noqa: F401
 import libadamod
 import libadamod.torch as lt
 import torch

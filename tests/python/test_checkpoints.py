@@ -8,6 +8,7 @@ import io
 import unittest
 import warnings
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from published import GroupCountingAdaMod, PublishedAdaMod, ThreeBetasAdaMod

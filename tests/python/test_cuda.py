@@ -11,6 +11,7 @@ import io
 import math
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from libadamod import _c

@@ -10,6 +10,7 @@ import os
 import tempfile
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 import torch.distributed as dist

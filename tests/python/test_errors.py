@@ -6,6 +6,7 @@ SPDX-License-Identifier: MIT
 import math
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from support import CLASSES, clones, make_params, set_grads, train

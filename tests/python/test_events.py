@@ -8,6 +8,7 @@ import copy
 import random
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from support import make_params

@@ -7,6 +7,7 @@ import copy
 import unittest
 from unittest import mock
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import test_arrays
 import test_checkpoints

@@ -10,6 +10,7 @@ import os
 import pickle
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from libadamod import _c

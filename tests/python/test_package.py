@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+import find_package  # noqa: F401
 import libadamod
 from libadamod import _c
 
@@ -118,7 +119,7 @@ class Package(unittest.TestCase):
             self.skipTest("there is no PyTorch")
         from libadamod.torch.arrays import SHAPED_RULES, WHOLE_RULES
 
-        with open(os.path.join(os.path.dirname(HEADER), "..", "docs", "pytorch.md"), encoding="utf-8") as f:
+        with open(os.path.join(ROOT, "docs", "pytorch.md"), encoding="utf-8") as f:
             page = " ".join(f.read().split())
         found = [getattr(lt, name) for name in lt.__all__ if isinstance(getattr(lt, name), type)]
         own = {cls.__name__: cls.rule for cls in found if issubclass(cls, lt.Optimizer) and cls is not lt.Optimizer}

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 import torch.distributed as dist

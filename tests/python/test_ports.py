@@ -7,6 +7,7 @@ import importlib
 import itertools
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.numpy as ln
 import libadamod.torch as lt
 import numpy as np

@@ -7,6 +7,7 @@ import copy
 import pickle
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from libadamod import _c

@@ -9,6 +9,7 @@ import inspect
 import math
 import unittest
 
+import find_package  # noqa: F401
 import libadamod
 import libadamod.torch as lt
 import torch

@@ -8,6 +8,7 @@ import inspect
 import math
 import unittest
 
+import find_package  # noqa: F401
 import libadamod
 import libadamod.numpy as ln
 import libadamod.torch as lt

@@ -7,6 +7,7 @@ import copy
 import importlib
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from support import clones, make_params, train

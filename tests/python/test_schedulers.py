@@ -8,6 +8,7 @@ import inspect
 import unittest
 import warnings
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from support import CLASSES, clones, make_params, set_grads, train

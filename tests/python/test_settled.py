@@ -8,6 +8,7 @@ import warnings
 import weakref
 from unittest import mock
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from libadamod.torch import arrays, settled

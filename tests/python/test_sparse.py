@@ -6,6 +6,7 @@ SPDX-License-Identifier: MIT
 import unittest
 import warnings
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 from support import CLASSES, make_params

@@ -5,6 +5,7 @@ SPDX-License-Identifier: MIT
 
 import unittest
 
+import find_package  # noqa: F401
 import libadamod.torch as lt
 import support  # noqa: F401
 import torch

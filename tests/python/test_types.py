@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+import find_package  # noqa: F401
 import libadamod
 import torch
 

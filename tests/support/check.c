@@ -1,6 +1,8 @@
 /* Checks and the tests' main loop: see check.h. */
 #include "check.h"
 
+#include <stdlib.h>
+
 int check_failures;
 const char *check_skipped;
 
@@ -49,6 +51,11 @@ int check_run(const check_test *tests, size_t n, const char *filter) {
     printf("\n");
     if (skipped && !passed && !failed) return 77;
     return failed || !passed;
+}
+
+const char *source_dir(void) {
+    const char *named = getenv("SOURCE_DIR");
+    return named ? named : SOURCE_DIR;
 }
 
 /* For programs built with a sanitizer: a request for more memory than there is fails, as it does without. */

@@ -80,4 +80,7 @@ int check_has(const char *text, const char *part, const char *what, const char *
 int check_close(double a, double b, double tol, const char *what, const char *file, int line);
 int check_run(const check_test *tests, size_t n, const char *filter);
 
+/* The root of the source tree: SOURCE_DIR of the environment, else the one that the test was built from. */
+const char *source_dir(void);
+
 #endif

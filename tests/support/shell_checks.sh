@@ -1,6 +1,12 @@
-# For tests of the program in bash, which read this first: a directory of their own, which they are in, and checks that count.
+# For tests of the program in bash, which read this first: where things are, a directory of their own, which they are in, and
+# checks that count.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
+
+# ctest sets these; a test run by hand is of this tree and its build/
+export SOURCE_DIR=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
+export BUILD_DIR=${BUILD_DIR:-$SOURCE_DIR/build}
+export ADAMOD=${ADAMOD:-$BUILD_DIR/adamod}
 
 # in memory, where there is such a place, syncing costs nothing
 work=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)

@@ -20,9 +20,9 @@ import tempfile
 import termios
 import time
 
-PROGRAM = os.environ.get("ADAMOD", "build/adamod")
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
 FAST = os.environ.get("ADAMOD_TEST_FAST", "0") not in ("", "0")
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 RULES = ("adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam lion nadam "
          "adamax adabelief adopt ademamix adan lamb stableadamw "
          "schedulefree_adamw schedulefree_sgd sophia muon prodigy soap").split()

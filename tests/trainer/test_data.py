@@ -24,7 +24,8 @@ import tempfile
 import threading
 import time
 
-PROGRAM = os.path.abspath(os.environ.get("ADAMOD", "build/adamod"))
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.path.abspath(os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod")))
 
 
 class Failed(Exception):

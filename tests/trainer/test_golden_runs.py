@@ -17,8 +17,9 @@ import tarfile
 import tempfile
 import unittest
 
-PROGRAM = os.environ["ADAMOD"]
-GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("ADAMOD", ROOT / "build" / "adamod")
+GOLDEN = ROOT / "tests" / "golden"
 CLOCKS = {"seconds", "time", "tokens_per_second", "images_per_second"}
 USES = {"numbers": ("translate", "zwei\n"), "language": ("generate", "")}
 

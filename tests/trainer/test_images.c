@@ -460,11 +460,10 @@ TEST(the_repositorys_recipes_are_the_papers) {
                {"cifar10-densenet121", "multistep(150 epochs;0.1)", 10, 200, 6956298, 0.4914f},
                {"cifar100-resnet34", "multistep(150 epochs,225 epochs;0.1)", 100, 300, 21328292, 0.507f},
                {"cifar100-densenet121", "multistep(150 epochs,225 epochs;0.1)", 100, 300, 7048548, 0.507f}};
-    const char *root = getenv("SOURCE_DIR");
     char path[600];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         recipe r;
-        snprintf(path, sizeof path, "%s/recipes/%s.yaml", root ? root : ".", all[i].name);
+        snprintf(path, sizeof path, "%s/recipes/%s.yaml", source_dir(), all[i].name);
         if (access(path, R_OK)) SKIP("the recipes are not here; SOURCE_DIR says where");
         recipe_defaults(&r, tasks_all);
         if (!CHECK_INT(recipe_load(&r, path), 0)) puts(adamod__last_message());
@@ -483,7 +482,7 @@ TEST(the_repositorys_recipes_are_the_papers) {
                   0);
         if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
     }
-    snprintf(path, sizeof path, "%s/recipes/shapes.yaml", root ? root : ".");
+    snprintf(path, sizeof path, "%s/recipes/shapes.yaml", source_dir());
     recipe r;
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, path) || recipe_check(&r), 0)) puts(adamod__last_message());

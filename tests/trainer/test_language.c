@@ -291,10 +291,9 @@ TEST(bad_text_is_named) {
 }
 
 TEST(the_recipes_are_the_papers_and_the_demos) {
-    const char *root = getenv("SOURCE_DIR");
     char path[600];
     recipe r;
-    snprintf(path, sizeof path, "%s/recipes/ptb-lstm.yaml", root ? root : ".");
+    snprintf(path, sizeof path, "%s/recipes/ptb-lstm.yaml", source_dir());
     if (access(path, R_OK)) SKIP("the recipes are not here; SOURCE_DIR says where");
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, path) || recipe_set(&r, "data.path=/ptb"), 0)) puts(adamod__last_message());
@@ -308,7 +307,7 @@ TEST(the_recipes_are_the_papers_and_the_demos) {
     CHECK_INT(recipe_set(&r, "optimizer.rule=adam") || recipe_set(&r, "optimizer.beta3=") ||
                   recipe_set(&r, "optimizer.flavour=") || recipe_check(&r),
               0);
-    snprintf(path, sizeof path, "%s/recipes/language-demo.yaml", root ? root : ".");
+    snprintf(path, sizeof path, "%s/recipes/language-demo.yaml", source_dir());
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, path) || recipe_check(&r), 0)) puts(adamod__last_message());
     CHECK_CLOSE(language_entropy(&r), 1.75 * log(2), 1e-12);

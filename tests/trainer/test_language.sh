@@ -3,7 +3,7 @@
 # of another run, and one clear line when text or a prompt is bad.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 
 yes $'the cat sat on a mat\nthe dog ran' | head -16 >train.txt || true # yes is ended by a signal

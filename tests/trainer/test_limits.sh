@@ -3,7 +3,7 @@
 # does not end by a signal: a small training run, from its first allocation to the final test.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 (ulimit -v 4000000 && "$ADAMOD" --version) >/dev/null 2>&1 || exit 77 # a sanitizer takes more than that
 

@@ -2,9 +2,9 @@
 # Several processes under mpirun: what they exchange, and that a run by several is the run by one, bit for bit.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 # shellcheck source=tests/support/ranks_checks.sh
-. "$SOURCE_DIR/tests/support/ranks_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/ranks_checks.sh"
 
 ranks 3 "$BUILD_DIR/tests/test_comm" >out 2>&1 || fail "3 ranks: $(cat out)"
 [ "$(grep -c '7 passed, 0 failed' out)" -eq 3 ] || fail "3 ranks: $(cat out)"

@@ -2,7 +2,7 @@
 # Raw text in, raw text out: data.raw.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 
 seq 1 50 | sed 's/.*/Frage Nr. &: „Was ist das?“/' >question.txt

@@ -43,11 +43,9 @@ static const char *set_complaint(const char *assignment) {
     return adamod__last_message();
 }
 
-/* The repository's recipes are found from where ctest or a person starts the test. */
 static const char *recipe_file(const char *name) {
     static char path[PATH_MAX];
-    const char *root = getenv("SOURCE_DIR");
-    snprintf(path, sizeof path, "%s/recipes/%s", root ? root : ".", name);
+    snprintf(path, sizeof path, "%s/recipes/%s", source_dir(), name);
     return access(path, R_OK) == 0 ? path : NULL;
 }
 

@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
-PROGRAM = os.environ["ADAMOD"]
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
 
 
 class Page(unittest.TestCase):

@@ -3,7 +3,7 @@
 # with the weights of another. What does not fit is refused in one line, and changes nothing.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 
 seq 1 40 | sed 's/^/wort /' >s.txt

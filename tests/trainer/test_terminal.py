@@ -13,7 +13,8 @@ import subprocess
 import tempfile
 import unittest
 
-PROGRAM = os.environ.get("ADAMOD", "build/adamod")
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
 
 CONTROLS = [chr(i) for i in (*range(1, 0x20), *range(0x7F, 0xA0))]
 DIRECTIONS = [chr(i) for i in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x2070))]

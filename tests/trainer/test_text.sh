@@ -3,7 +3,7 @@
 # its input in one clear line.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 
 data=$SOURCE_DIR/tests/trainer/text
 text() { "$ADAMOD" text "$@"; }

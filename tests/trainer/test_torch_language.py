@@ -3,7 +3,7 @@
 gradient descent, with AR and TAR, from the state that a checkpoint has; then fifty steps with every regulariser on, their
 masks drawn here by the same counters.
 
-BUILD_DIR is where the program is. With ADAMOD_TEST_DEVICE=cuda only the fifty steps run, on the GPU, in float32. Without
+ADAMOD is the program. With ADAMOD_TEST_DEVICE=cuda only the fifty steps run, on the GPU, in float32. Without
 PyTorch the test is skipped (77), or fails if ADAMOD_REQUIRE_TORCH is set.
 
 SPDX-License-Identifier: MIT
@@ -21,11 +21,11 @@ except ImportError as error:
     print(f"skip: {error}")
     sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
 
-SOURCE = os.environ.get("SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
 import torch_language as peer
 
-ADAMOD = os.path.join(os.environ.get("BUILD_DIR", "build"), "adamod")
+ADAMOD = os.environ.get("ADAMOD", os.path.join(SOURCE, "build", "adamod"))
 TRAIN = "a b c a d\nb b a c\n" * 11 + "a b c a d\nb\n"  # 3 columns of 43 tokens: 6 batches of 7 steps, none shorter
 TEST = "a c d b\na a b d c\n" * 3
 RATE, LARGE_RATE, AR, TAR, STEPS = 0.5, 1e4, 2.0, 1.0, 3

@@ -23,8 +23,8 @@ except ImportError as error:
     print(f"skip: {error}")
     sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
 
-PROGRAM = os.environ.get("ADAMOD", "build/adamod")
-SOURCE = os.environ.get("SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PROGRAM = os.environ.get("ADAMOD", os.path.join(SOURCE, "build", "adamod"))
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
 import torch_transformer as peer
 

@@ -3,7 +3,7 @@
 # one clear line when something is wrong.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
-. "$SOURCE_DIR/tests/support/shell_checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 
 cat >tiny.yaml <<'END'
