@@ -2,7 +2,7 @@
 # The scripts that users run first, with programs in front of the real ones that play other machines: bootstrap asks for
 # a package where a program would not link, whatever headers there are, and says so if that did not help; build shows
 # what it does, with a terminal and without, and leaves CUDA code alone where there is no GPU; rivals makes the runs of a grid
-# that are not there yet.
+# that are not there yet; hooks hold back what git should not commit.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -190,3 +190,30 @@ SRUN_STATUS=143 ADAMOD_SLURM_MPI=pmi2 slurm a.yaml job || status=$?
 SRUN_STATUS=1 slurm a.yaml job && fail "a failure is a success" || [ ! -s "$work/asked_of_slurm" ] || fail "a failed job is queued again"
 ! slurm a.yaml || fail "it takes no directory"
 echo "ok slurm.sh"
+
+# ---- hooks ----
+
+if command -v git >/dev/null && command -v clang-format-14 >/dev/null; then
+    mkdir -p "$work/clone/scripts" "$work/clone/lib/core" && cd "$work/clone"
+    cp "$source_dir"/scripts/{hooks,layers} scripts
+    cp "$source_dir/.clang-format" .
+    export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
+    git init -q .
+    commit() { git commit -q --allow-empty -m "$1" >"$work/out" 2>&1; }
+    refuses() { ! commit "$1" || fail "a commit with $2"; grep -q "$2" "$work/out" || { cat "$work/out" && fail "no word of $2"; }; }
+    git add . && scripts/hooks install >/dev/null && commit "Begin" || { cat "$work/out" && fail "hooks refuse a good commit"; }
+    printf 'int  a;\n' >lib/core/a.c && git add . && echo 'int a;' >lib/core/a.c
+    refuses "Add a" 'lib/core/a.c: to repair'
+    git add . && echo 'int  a;' >lib/core/a.c && commit "Add a" || { cat "$work/out" && fail "what is not staged counts"; }
+    printf '#include "optim/b.h"\n' >lib/core/a.c && mkdir lib/optim && touch lib/optim/b.h && git add .
+    refuses "Add b" 'core does not lie above optim'
+    git reset -q --hard
+    subject=$(printf 'ü%.0s' {1..72})
+    refuses "${subject}x" 'the subject has 73 characters'
+    commit "$subject" || { cat "$work/out" && fail "a subject of 72 characters is refused"; }
+    scripts/hooks install >/dev/null && scripts/hooks remove >/dev/null && commit "${subject}x" || fail "hooks stay"
+    echo 'exit 0' >.git/hooks/pre-commit
+    ! scripts/hooks install >"$work/out" 2>&1 || fail "another's hook is replaced"
+    scripts/hooks remove && [ "$(cat .git/hooks/pre-commit)" = 'exit 0' ] && [ ! -e .git/hooks/commit-msg ] || fail "another's hook is gone"
+    echo "ok hooks"
+fi
