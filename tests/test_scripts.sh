@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The scripts that users run first, with programs in front of the real ones that play other machines: bootstrap asks for
 # a package where a program would not link, whatever headers there are, and says so if that did not help; build shows
-# what it does, with a terminal and without, and leaves CUDA code alone where there is no GPU; rivals makes the runs of a grid
-# that are not there yet; hooks hold back what git should not commit.
+# what it does, with a terminal and without, and leaves CUDA code alone where there is no GPU; test runs
+# stages side by side; rivals makes the runs of a grid that are not there yet; hooks hold back what git should not commit.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -95,6 +95,29 @@ cuda_settings() { # cuda_settings GPUS: what is configured for --cuda gpu where 
 [ "$(cuda_settings 12.0)" = '-UADAMOD_CUDA_ARCHITECTURES -DADAMOD_CUDA=AUTO' ] || fail "CUDA code for another GPU"
 grep -q '^scripts/build --cuda gpu' scripts/demo || fail "the demo builds CUDA code without a GPU"
 echo "ok build --cuda gpu"
+
+# ---- test ----
+
+program clang-format-14 <<'END'
+for i in $(seq "${WAITS:-0}"); do # until the other stage has begun
+    [ ! -e "$WORK/tidied" ] || exit 0
+    sleep 0.1
+done
+[ -z "${WAITS-}" ]
+END
+program cmake <<<'touch "$WORK/tidied"; [ -z "${KILLS-}" ] || kill -9 0 # all processes of the stage'
+scripts/test --no-install format >"$work/out" || { cat "$work/out" && fail "test format"; }
+[ "$(tail -n 1 "$work/out")" = '2 passed, 0 failed' ] && grep -qx '== format' "$work/out" || { cat "$work/out" && fail "its checks"; }
+! WAITS=600 scripts/test --no-install format tidy >"$work/out" 2>&1 || fail "test is content where clang-tidy has no files"
+[ "$(tail -n 1 "$work/out")" = '2 passed, 1 failed' ] || { cat "$work/out" && fail "two stages do not run side by side"; }
+grep -qx '   FAILED: clang-tidy' "$work/out" || { cat "$work/out" && fail "no word of the check that failed"; }
+rm "$work/tidied"
+! WAITS=1 scripts/test --no-install --serial format tidy >"$work/out" 2>&1 || fail "a check fails and test is content"
+[ "$(tail -n 1 "$work/out")" = '1 passed, 2 failed' ] || { cat "$work/out" && fail "two stages run side by side"; }
+! KILLS=1 scripts/test --no-install format tidy >"$work/out" 2>&1 || fail "test is content with a stage that was killed"
+[ "$(tail -n 1 "$work/out")" = '2 passed, 1 failed' ] || { cat "$work/out" && fail "a stage that was killed counts otherwise"; }
+rm "$work/bin/clang-format-14"
+echo "ok test runs two stages side by side"
 
 # ---- rivals ----
 
