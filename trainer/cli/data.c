@@ -1,5 +1,6 @@
 /* adamod data list, get, prepare: see data/sets/data_sets.h. */
 #include "cli/cli.h"
+#include "core/error.h"
 
 #include "support/clock.h"
 #include "core/number.h"
