@@ -1,5 +1,6 @@
 /* adamod text bpe learn, apply and vocab: see data/bpe.h. */
 #include "cli/text_lines.h"
+#include "core/error.h"
 
 #include "core/number.h"
 #include "data/bpe.h"
