@@ -10,7 +10,7 @@
  * their sums are added up between the halves, in double precision and about 0, since each has another x_0.
  *
  * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not take the variance's digits. */
-#include "nn/backend/cuda/hopper/following.cuh"
+#include "nn/backend/cuda/hopper/launch.cuh"
 
 #include <stdlib.h>
 
@@ -344,7 +344,7 @@ template <typename T, int N, halves WHICH, keeps KEEP>
 __global__ static void __launch_bounds__(THREADS) forward_kernel(norm_work<T> w, norm_running running, T *y) {
     const place<N> at(w);
     norm_start<N> start(w, at, running);
-    if (WHICH == BOTH) wait_for_former();
+    if (WHICH == BOTH) grid_dependency_sync();
     load_floats<N>(w.x + (at.there ? at.channel : 0), start.origin);
     if (WHICH != APPLY) forward_sums<T, N, KEEP>(w, at, start.origin);
     if (WHICH == BOTH) meet(w.barriers + at.group, at.part, (unsigned)w.parts);
@@ -485,7 +485,7 @@ template <typename T, int N, halves WHICH, keeps KEEP>
 __global__ static void __launch_bounds__(THREADS) backward_kernel(norm_work<T> w, norm_grads<T> to) {
     const place<N> at(w);
     const norm_channels<N> of(w, at);
-    if (WHICH == BOTH) wait_for_former();
+    if (WHICH == BOTH) grid_dependency_sync();
     if (WHICH != APPLY) backward_sums<T, N, KEEP>(w, to, at, of);
     if (WHICH == BOTH) meet(w.barriers + at.group, at.part, (unsigned)w.parts);
     if (WHICH != SUMS) {
@@ -564,8 +564,8 @@ static void launch_meeting(const void *kernel, unsigned blocks, size_t shared, v
     const norm_plan *p = (const norm_plan *)c->prepared;
     if (p->beside_others && blocks != 0)
         tell(cudaLaunchCooperativeKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
-    else if (blocks != 0 && may_follow(kernel, stream_of(c)))
-        tell(launch_following(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
+    else if (blocks != 0 && may_launch_dependent(kernel, stream_of(c)))
+        tell(launch_dependent(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
     else launch(kernel, blocks, shared, arguments, c);
 }
 

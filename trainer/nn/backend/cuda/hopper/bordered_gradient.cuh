@@ -1,5 +1,5 @@
-/* The gradient of y in shared memory, with a border around its pixels (bordered.cuh). Where a part of it is left as a and b of
- * each channel (nn_call.output_linear), dy + a + b y is computed there, and is never in the device's memory. */
+/* The gradient of y in shared memory, with a border around its pixels (bordered.cuh). If a part of it is left as a and b of each
+ * channel (nn_call.output_linear), dy + a + b y is computed there, and never stored in global memory. */
 #ifndef ADAMOD_NN_CUDA_HOPPER_BORDERED_GRADIENT_H
 #define ADAMOD_NN_CUDA_HOPPER_BORDERED_GRADIENT_H
 
@@ -9,8 +9,7 @@
 
 enum { GRAD_PACKS = OUT / 8 };
 
-/* Of so many pixels, `stride` numbers apart. linear.first NULL: the gradient is dy alone. Else it is dy + a + b y in rows of
- * the batch, and 0 in others. */
+/* linear.first NULL: the gradient is dy. Else it is dy + a + b y in rows of the batch, and 0 in others. */
 struct bordered_gradient {
     const bf16 *dy, *y;
     int64_t stride, pixels;
@@ -34,7 +33,7 @@ __device__ static inline int64_t live_pixels(const bordered_gradient &g) {
     return g.live_rows ? *g.live_rows * g.pixels_a_row : g.pixels;
 }
 
-/* {b, b, a, a} of each two channels. All threads may read them after a barrier. */
+/* {b, b, a, a} of each two channels. Threads synchronize before they read them. */
 typedef float4 linear_lines[OUT / 2];
 
 __device__ static inline void find_linear(const bordered_gradient &g, linear_lines &lines) {
@@ -44,8 +43,8 @@ __device__ static inline void find_linear(const bordered_gradient &g, linear_lin
     to[2] = g.linear.first[threadIdx.x];
 }
 
-/* Begins to copy the pixels from `first` on with their border: dy to places of ROW numbers, y, where there is a linear part,
- * to one pack after the other. */
+/* Issues the copies of the pixels from `first` on with their border: dy to places of ROW elements; y, if there is a linear
+ * part, one pack after the other. */
 template <int ROW, int BLOCK>
 __device__ static inline void copy_gradient(const bordered_gradient &g, const border_shape &s, const int *places,
                                             int64_t first, bf16 *to, bf16 *ys) {
@@ -66,8 +65,8 @@ __device__ static inline uint32_t with_linear(uint32_t dy, uint32_t y, const flo
     return narrow_pair(low(dy) + fmaf(k.x, low(y), k.z), high(dy) + fmaf(k.y, high(y), k.w));
 }
 
-/* Makes the gradient of what this thread has copied, after copies_wait. Threads have the packs that copy_gradient gave them, so
- * that no barrier is needed in between. */
+/* The gradient from what this thread has copied, after copies_wait. A thread has the packs that it copied, so no barrier is
+ * needed in between. */
 template <int ROW, int BLOCK>
 __device__ static inline void add_linear(const bordered_gradient &g, const border_shape &s, const int *places,
                                          const linear_lines &lines, int64_t first, int64_t live, bf16 *to,

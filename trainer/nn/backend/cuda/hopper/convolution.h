@@ -1,13 +1,13 @@
-/* 3 x 3 convolutions in bf16 with the instructions of Hopper's warp groups, y and the gradient of x. */
+/* 3 x 3 convolutions in bf16 by wgmma: y, and the gradient of x. */
 #ifndef ADAMOD_NN_CUDA_HOPPER_CONVOLUTION_H
 #define ADAMOD_NN_CUDA_HOPPER_CONVOLUTION_H
 
 #include "nn/backend/cuda/cudnn.h"
 
-/* Whether they are for that convolution and this device; result is CONV_Y or CONV_DX. */
+/* Whether there is a kernel for that convolution on this device; result is CONV_Y or CONV_DX. */
 bool hopper_convolution_fits(const conv_shape *s, conv_result result);
 
-/* y from x, or dx from dy, added to what is there if add. */
+/* y from x, or dx from dy; if add, added to what `to` holds. */
 void hopper_convolution_run(const conv_shape *s, conv_result result, cudaStream_t stream, const void *from,
                             const void *w, void *to, bool add);
 

@@ -1,19 +1,17 @@
+/* Forward: TMA loads x and W in a pipeline of stages. A warp loads its rows of x by ldmatrix, normalises them in registers and
+ * multiplies them by wgmma with a in registers (RS). Backward: wgmma of dy and W (SS) is the gradient of relu(norm(x)); in its
+ * epilogue x becomes relu(norm(x)) in shared memory, for the wgmma of dy^T and x that is the gradient of W. */
 #include "nn/backend/cuda/hopper/norm_product.h"
-#include "nn/backend/cuda/hopper/map.h"
-#include "nn/backend/cuda/hopper/norm_reading.cuh"
-#include "nn/backend/cuda/hopper/tile_output.cuh"
+#include "nn/backend/cuda/hopper/epilogue_rows.cuh"
+#include "nn/backend/cuda/hopper/norm_prologue.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
-#include <string.h>
-
 enum {
-    OUT = 128,       /* channels of y */
-    DEEP_FROM = 512, /* channels of x that are worth fetching once for all of y */
-    BACK_GROUPS = 3, /* of warps, of a block of backward */
-    BACK_BLOCK = BACK_GROUPS * GROUP
+    OUT = 128,           /* channels of y */
+    DEEP_FROM = 512,     /* channels of x from which on a CTA has all of y, so that x is loaded once */
+    BACK_WARPGROUPS = 3, /* of a CTA of backward */
+    BACK_BLOCK = BACK_WARPGROUPS * WARPGROUP
 };
-
-extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 /* ---- forward ---- */
 
@@ -27,27 +25,27 @@ struct forward_work {
     moments_work found;
 };
 
-/* N channels out of some pixels, by GROUPS groups of warps. Each has 64 pixels and 64 channels of x at a time: either pixels
- * below each other, or, SPLIT, the same pixels and channels side by side, whose sums are added up in the end. */
-template <int N, int GROUPS, bool SPLIT, int DEPTH_OF_PIPE, int BLOCKS> struct forward_shape {
-    static constexpr int COLS = N, THREADS = GROUPS * GROUP, WARPS = THREADS / 32, STAGES = DEPTH_OF_PIPE;
-    static constexpr int BLOCKS_AT_ONCE = BLOCKS, ALL_GROUPS = GROUPS;
-    static constexpr bool IS_SPLIT = SPLIT;
-    static constexpr int ROWS = SPLIT ? 64 : 64 * GROUPS, DEPTH = SPLIT ? SLAB * GROUPS : SLAB;
+/* Tiles of N channels of y by WARPGROUPS warpgroups, each with 64 pixels and 64 channels of x at a time. Warpgroups have different
+ * pixels or, if SPLIT_K, the same pixels and different channels, whose sums are added in the epilogue. */
+template <int N, int WARPGROUPS, bool SPLIT_K, int PIPE_STAGES, int BLOCKS> struct forward_shape {
+    static constexpr int COLS = N, THREADS = WARPGROUPS * WARPGROUP, WARPS = THREADS / 32, STAGES = PIPE_STAGES;
+    static constexpr int BLOCKS_AT_ONCE = BLOCKS, ALL_WARPGROUPS = WARPGROUPS;
+    static constexpr bool IS_SPLIT_K = SPLIT_K;
+    static constexpr int ROWS = SPLIT_K ? 64 : 64 * WARPGROUPS, DEPTH = SPLIT_K ? SW128_COLS * WARPGROUPS : SW128_COLS;
     struct stage {
-        bf16 x[GROUPS][64 * SLAB], w[SPLIT ? GROUPS : 1][N * SLAB];
+        bf16 x[WARPGROUPS][64 * SW128_COLS], w[SPLIT_K ? WARPGROUPS : 1][N * SW128_COLS];
     };
     typedef tile_sums<N, WARPS> moments;
     struct memory {
         union {
             stage stages[STAGES];
-            group_sums_of<N> sums[SPLIT ? GROUPS : 1];
-            moments after; /* of who has several tiles, when these are done */
+            warpgroup_sums<N> sums[SPLIT_K ? WARPGROUPS : 1];
+            moments after; /* not SPLIT_K: when all tiles are done */
         };
-        bf16 out[SPLIT ? 1 : WARPS][SPLIT ? 8 : 16 * N]; /* what a warp has to store */
+        bf16 out[SPLIT_K ? 1 : WARPS][SPLIT_K ? 8 : 16 * N]; /* a warp's part of y */
         uint64_t full[STAGES];
-        typename std::conditional<SPLIT, moments, int>::type beside;
-        float4 lines[1]; /* as many as there are pairs of channels in whole depths */
+        typename std::conditional<SPLIT_K, moments, int>::type beside;
+        float4 lines[1]; /* one for each two channels, padded to whole stages */
     };
     static size_t bytes(int64_t channels) { return sizeof(memory) + (size_t)(parts(channels, DEPTH) * DEPTH / 2) * 16; }
 };
@@ -57,62 +55,64 @@ typedef forward_shape<128, 2, true, 3, 1> deep_shape;
 typedef forward_shape<64, 2, true, 3, 2> half_shape;
 typedef forward_shape<32, 4, true, 4, 1> quarter_shape;
 
-/* Begins to copy a depth of channels from `channel` on, of the pixels from `pixel` on; zeros where there are none. */
+/* Loads DEPTH channels from `channel` on, of the pixels from `pixel` on. TMA fills in zeros beyond the arrays. */
 template <typename S>
-__device__ static inline void load_depth(const forward_work &f, typename S::memory &s, int stage, int64_t pixel,
+__device__ static inline void load_stage(const forward_work &f, typename S::memory &s, int stage, int64_t pixel,
                                          int64_t channel) {
     typename S::stage &to = s.stages[stage];
     const int64_t out = blockIdx.y * S::COLS;
-    barrier_expect(shared_address(&s.full[stage]), sizeof to);
-    if (!S::IS_SPLIT) slab_load(to.x[0], &f.x, channel, pixel, &s.full[stage]); /* all groups' in one */
-    for (int g = 0; S::IS_SPLIT && g < S::ALL_GROUPS; g++)
-        slab_load(to.x[g], &f.x, channel + g * SLAB, pixel, &s.full[stage]);
-    for (int g = 0; g < (S::IS_SPLIT ? S::ALL_GROUPS : 1); g++)
-        slab_load(to.w[S::IS_SPLIT ? g : 0], &f.w, channel + g * SLAB, out, &s.full[stage]);
+    mbarrier_arrive_expect_tx(smem_address(&s.full[stage]), sizeof to);
+    if (!S::IS_SPLIT_K) tma_load(to.x[0], &f.x, channel, pixel, &s.full[stage]); /* one box for all warpgroups */
+    for (int g = 0; S::IS_SPLIT_K && g < S::ALL_WARPGROUPS; g++)
+        tma_load(to.x[g], &f.x, channel + g * SW128_COLS, pixel, &s.full[stage]);
+    for (int g = 0; g < (S::IS_SPLIT_K ? S::ALL_WARPGROUPS : 1); g++)
+        tma_load(to.w[S::IS_SPLIT_K ? g : 0], &f.w, channel + g * SW128_COLS, out, &s.full[stage]);
 }
 
-/* acc += relu(norm(x)) w^T of a group's slabs. */
+/* acc = relu(norm(x)) w^T, or acc += of it, for 64 channels of x. */
 template <int N>
-__device__ static inline void multiply_slab(const bf16 *x, const bf16 *w, const float4 *lines, float (&acc)[N / 8][4],
-                                            bool add) {
-    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % GROUP / 32 * 16 + lane % 16;
-    uint32_t left[SLAB / 16][4];
+__device__ static inline void multiply_stage(const bf16 *x, const bf16 *w, const float4 *lines, float (&acc)[N / 8][4],
+                                             bool add) {
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane % 16;
+    uint32_t left[SW128_COLS / 16][4];
 #pragma unroll
-    for (int k = 0; k < SLAB / 16; k++) load_matrices(left[k], x + slab_place(row, k * 2 + lane / 16));
+    for (int k = 0; k < SW128_COLS / 16; k++) load_matrices(left[k], x + swizzled(row, k * 2 + lane / 16));
 #pragma unroll
-    for (int k = 0; k < SLAB / 16; k++) {
+    for (int k = 0; k < SW128_COLS / 16; k++) {
         const float4 first = lines[k * 8 + lane % 4], second = lines[k * 8 + 4 + lane % 4];
 #pragma unroll
         for (int i = 0; i < 4; i++) left[k][i] = normalised(left[k][i], i < 2 ? first : second);
     }
-    products_begin();
+    wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < SLAB / 16; k++) multiply_rows(acc, left[k], slab_matrix(w + k * 16), add || k > 0);
-    products_commit();
-    products_wait<0>();
+    for (int k = 0; k < SW128_COLS / 16; k++) wgmma_rs<0>(acc, left[k], wgmma_descriptor(w + k * 16), add || k > 0);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
 }
 
-/* A block has some pixels, which it takes ROWS at a time: what it reads for the next is on its way before the last are
- * stored. SPLIT, it has ROWS. */
+/* A CTA has some pixels, ROWS at a time; loads for the next rows are under way during the epilogue. If SPLIT_K, it has ROWS
+ * pixels in all. */
 template <typename S>
 __global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE)
     product_kernel(const __grid_constant__ forward_work f) {
-    typename S::memory &s = *reinterpret_cast<typename S::memory *>(shared_memory);
+    typename S::memory &s = *reinterpret_cast<typename S::memory *>(smem);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < S::STAGES; i++) barrier_init(shared_address(&s.full[i]), 1);
-        barriers_are_made();
+        for (int i = 0; i < S::STAGES; i++) mbarrier_init(smem_address(&s.full[i]), 1);
+        fence_mbarrier_init();
     }
-    wait_for_former();
+    grid_dependency_sync();
     __syncthreads();
     const int64_t live = f.live_rows ? *f.live_rows * f.pixels_a_row : f.pixels;
     const int64_t first = (int64_t)blockIdx.x * f.found.size;
     const int64_t end = first + f.found.size < f.pixels ? first + f.found.size : f.pixels;
-    const int chunks = (int)parts(f.channels, S::DEPTH), group = (int)threadIdx.x / GROUP, warp = (int)threadIdx.x / 32;
+    const int chunks = (int)parts(f.channels, S::DEPTH), warpgroup = (int)threadIdx.x / WARPGROUP,
+              warp = (int)threadIdx.x / 32;
     int64_t to_load = first;
-    int load_chunk = 0, load_stage = 0;
+    int load_chunk = 0, stage_to_load = 0;
     const auto load = [&] {
-        if (to_load < end && threadIdx.x == 0) load_depth<S>(f, s, load_stage, to_load, (int64_t)load_chunk * S::DEPTH);
-        load_stage = load_stage + 1 == S::STAGES ? 0 : load_stage + 1;
+        if (to_load < end && threadIdx.x == 0)
+            load_stage<S>(f, s, stage_to_load, to_load, (int64_t)load_chunk * S::DEPTH);
+        stage_to_load = stage_to_load + 1 == S::STAGES ? 0 : stage_to_load + 1;
         if (++load_chunk == chunks) load_chunk = 0, to_load += S::ROWS;
     };
     for (int i = 0; i < S::STAGES - 1; i++) load();
@@ -120,26 +120,26 @@ __global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE)
     float acc[S::COLS / 8][4];
     lane_sums sums = {};
     int stage = 0;
-    uint32_t parity = 0;
+    uint32_t phase = 0;
     for (int64_t pixel = first; pixel < end; pixel += S::ROWS) {
         for (int i = 0; i < chunks; i++) {
-            __syncthreads(); /* what was loaded before the last is read */
+            __syncthreads(); /* the stage that load() fills is read */
             load();
-            barrier_wait(shared_address(&s.full[stage]), parity);
-            const float4 *lines = s.lines + (i * S::DEPTH + (S::IS_SPLIT ? group * SLAB : 0)) / 2;
-            multiply_slab<S::COLS>(s.stages[stage].x[group], s.stages[stage].w[S::IS_SPLIT ? group : 0], lines, acc,
-                                   i > 0);
-            if (++stage == S::STAGES) stage = 0, parity ^= 1;
+            mbarrier_wait(smem_address(&s.full[stage]), phase);
+            const float4 *lines = s.lines + (i * S::DEPTH + (S::IS_SPLIT_K ? warpgroup * SW128_COLS : 0)) / 2;
+            multiply_stage<S::COLS>(s.stages[stage].x[warpgroup], s.stages[stage].w[S::IS_SPLIT_K ? warpgroup : 0],
+                                    lines, acc, i > 0);
+            if (++stage == S::STAGES) stage = 0, phase ^= 1;
         }
-        const tile_output to = {f.y + blockIdx.y * S::COLS, f.y_stride, end, live, f.found.to.first != NULL};
-        if constexpr (S::IS_SPLIT) store_sums<S::COLS, S::ALL_GROUPS>(to, s.sums, acc, pixel, s.beside);
+        const row_output to = {f.y + blockIdx.y * S::COLS, f.y_stride, end, live, f.found.to.first != NULL};
+        if constexpr (S::IS_SPLIT_K) store_sums<S::COLS, S::ALL_WARPGROUPS>(to, s.sums, acc, pixel, s.beside);
         else store_rows<OUT>(to, s.out[warp], acc, pixel + warp * 16, pixel == first, sums);
     }
     if (!f.found.to.first) return;
-    if constexpr (S::IS_SPLIT) {
-        leave_block(f.found, blockIdx.y, live, s.beside);
+    if constexpr (S::IS_SPLIT_K) {
+        store_block(f.found, blockIdx.y, live, s.beside);
     } else {
-        leave_lanes<S::ROWS>(f.found, blockIdx.y, first, end, live, sums, s.after);
+        store_lanes<S::ROWS>(f.found, blockIdx.y, first, end, live, sums, s.after);
     }
 }
 
@@ -150,37 +150,40 @@ struct backward_work {
     bool wanted, add; /* of dx */
     int64_t pixels, channels;
     norm_arrays norm;
-    float *dw, *sums; /* of each part of the pixels: [OUT, channels]; [2, channels]: of g, and of g (x - mean) */
+    float *dw, *sums; /* of each part of the pixels: [OUT, channels]; [2, channels], sums of g and of g (x - mean) */
     int64_t columns, parts, tiles;
 };
 
-enum { TILE = 64, WEIGHTS_ROW = SLAB + 8 }; /* pixels that a group takes at a time; numbers of a row of sums */
+enum {
+    TILE = 64,
+    WEIGHTS_ROW = SW128_COLS + 8
+}; /* pixels of a stage; floats of a row, padded against bank conflicts */
 
-/* What a group has of 64 channels of x. */
+/* A warpgroup's tile: 64 pixels, 64 channels of x. */
 struct back_stage {
-    bf16 dy[OUT / SLAB][TILE * SLAB], x[TILE * SLAB], dx[TILE * SLAB];
+    bf16 dy[OUT / SW128_COLS][TILE * SW128_COLS], x[TILE * SW128_COLS], dx[TILE * SW128_COLS];
 };
 struct back_memory {
-    bf16 w[OUT * SLAB];
+    bf16 w[OUT * SW128_COLS];
     union {
         back_stage stages[2];
         float weights[OUT][WEIGHTS_ROW];
-    } groups[BACK_GROUPS];
-    float sums[2][BACK_BLOCK / 32][SLAB];
-    float4 lines[SLAB / 2];
-    float2 means[SLAB / 2];
-    uint64_t full[BACK_GROUPS][2], w_full;
+    } groups[BACK_WARPGROUPS];
+    float sums[2][BACK_BLOCK / 32][SW128_COLS];
+    float4 lines[SW128_COLS / 2];
+    float2 means[SW128_COLS / 2];
+    uint64_t full[BACK_WARPGROUPS][2], w_full;
 };
 
-typedef float back_tile[SLAB / 8][4];
+typedef float back_tile[SW128_COLS / 8][4];
 
-/* Of a thread's 16 channels: 8 n + 2 (lane % 4) + e is number 2 n + e. */
+/* Sums over pixels of a thread's 16 channels: channel 8 n + 2 (lane % 4) + e is number 2 n + e. */
 struct back_sums {
-    float sum[SLAB / 4], product[SLAB / 4];
+    float sum[SW128_COLS / 4], product[SW128_COLS / 4];
 };
 
 __device__ static inline void find_back_lines(const backward_work &b, back_memory &s, int64_t channel) {
-    if (threadIdx.x >= SLAB) return;
+    if (threadIdx.x >= SW128_COLS) return;
     const int64_t k = channel + threadIdx.x;
     norm_line line = {0, 0, 0, 0};
     if (k < b.channels) line = saved_line(b.norm, b.channels, k);
@@ -190,44 +193,46 @@ __device__ static inline void find_back_lines(const backward_work &b, back_memor
     reinterpret_cast<float *>(s.means)[threadIdx.x] = line.mean;
 }
 
-/* By one thread of a group. */
+/* Called by one thread of a warpgroup. */
 __device__ static inline void load_tile(const backward_work &b, back_stage &to, int64_t tile, int64_t channel,
                                         uint64_t *full) {
-    barrier_expect(shared_address(full), sizeof to - (b.add ? 0 : sizeof to.dx));
-    for (int h = 0; h < OUT / SLAB; h++) slab_load(to.dy[h], &b.dy, h * SLAB, tile * TILE, full);
-    slab_load(to.x, &b.x, channel, tile * TILE, full);
-    if (b.add) slab_load(to.dx, &b.dx, channel, tile * TILE, full);
+    mbarrier_arrive_expect_tx(smem_address(full), sizeof to - (b.add ? 0 : sizeof to.dx));
+    for (int h = 0; h < OUT / SW128_COLS; h++) tma_load(to.dy[h], &b.dy, h * SW128_COLS, tile * TILE, full);
+    tma_load(to.x, &b.x, channel, tile * TILE, full);
+    if (b.add) tma_load(to.dx, &b.dx, channel, tile * TILE, full);
 }
 
-/* Gradients of relu(norm(x)): dy W. */
+/* acc = dy W, the gradient of relu(norm(x)). */
 __device__ static inline void multiply_pixels(const back_stage &s, const bf16 *w, back_tile &acc) {
-    products_begin();
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < OUT / 16; k++)
-        multiply_slabs<false>(acc, slab_matrix(s.dy[k / 4] + k % 4 * 16), slab_matrix(w + k * 16 * SLAB), k > 0);
-    products_commit();
-    products_wait<0>();
+        wgmma_ss<0, 1>(acc, wgmma_descriptor(s.dy[k / 4] + k % 4 * 16), wgmma_descriptor(w + k * 16 * SW128_COLS),
+                       k > 0);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
 }
 
-/* acc += dy^T x, under way. */
-__device__ static inline void multiply_weights(const back_stage &s, back_tile (&acc)[OUT / SLAB]) {
-    products_begin();
+/* Issues acc += dy^T x. */
+__device__ static inline void multiply_weights(const back_stage &s, back_tile (&acc)[OUT / SW128_COLS]) {
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < TILE / 16; k++) {
 #pragma unroll
-        for (int h = 0; h < OUT / SLAB; h++)
-            multiply_slabs<true>(acc[h], slab_matrix(s.dy[h] + k * 16 * SLAB), slab_matrix(s.x + k * 16 * SLAB), true);
+        for (int h = 0; h < OUT / SW128_COLS; h++)
+            wgmma_ss<1, 1>(acc[h], wgmma_descriptor(s.dy[h] + k * 16 * SW128_COLS),
+                           wgmma_descriptor(s.x + k * 16 * SW128_COLS), true);
     }
-    products_commit();
+    wgmma_commit_group();
 }
 
-/* The slope of relu, the sums, what is added to dx; and x becomes relu(norm(x)), for the gradient of W. */
+/* The epilogue of dy W: through relu, into the sums and dx. x becomes relu(norm(x)), for the gradient of W. */
 __device__ static inline void finish_pixels(const back_memory &m, bool add, back_stage &s, const back_tile &acc,
                                             back_sums &of) {
-    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % GROUP / 32 * 16 + lane % 16;
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane % 16;
 #pragma unroll
-    for (int n = 0; n < SLAB / 8; n += 2) {
-        const int place = slab_place(row, n + lane / 16);
+    for (int n = 0; n < SW128_COLS / 8; n += 2) {
+        const int place = swizzled(row, n + lane / 16);
         uint32_t x[4], dx[4] = {};
         load_matrices(x, s.x + place);
         if (add) load_matrices(dx, s.dx + place);
@@ -246,17 +251,17 @@ __device__ static inline void finish_pixels(const back_memory &m, bool add, back
             dx[i] = narrow_pair(fmaf(g0, line.x, low(dx[i])), fmaf(g1, line.y, high(dx[i])));
             x[i] = narrow_relu(z0, z1);
         }
-        store_matrices(s.x + place, x);
-        store_matrices(s.dx + place, dx);
+        stmatrix_x4(s.x + place, x);
+        stmatrix_x4(s.dx + place, dx);
     }
 }
 
-/* A part's sums over its pixels: over the lanes of a warp that have the same columns, then over warps. */
-__device__ static inline void leave_columns(const backward_work &b, back_memory &s, int64_t channel, int64_t part,
+/* Adds the CTA's sums over pixels: over the lanes of a warp that have the same columns, then over warps. */
+__device__ static inline void store_columns(const backward_work &b, back_memory &s, int64_t channel, int64_t part,
                                             back_sums &of) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 #pragma unroll
-    for (int i = 0; i < SLAB / 4; i++) {
+    for (int i = 0; i < SW128_COLS / 4; i++) {
         for (int step = 4; step < 32; step *= 2) {
             of.sum[i] += __shfl_xor_sync(0xffffffffu, of.sum[i], step);
             of.product[i] += __shfl_xor_sync(0xffffffffu, of.product[i], step);
@@ -265,86 +270,85 @@ __device__ static inline void leave_columns(const backward_work &b, back_memory 
         if (lane < 4) s.sums[0][warp][col] = of.sum[i], s.sums[1][warp][col] = of.product[i];
     }
     __syncthreads();
-    const int which = (int)threadIdx.x / SLAB, col = (int)threadIdx.x % SLAB;
+    const int which = (int)threadIdx.x / SW128_COLS, col = (int)threadIdx.x % SW128_COLS;
     if (which > 1 || channel + col >= b.channels) return;
     float sum = 0;
     for (int k = 0; k < BACK_BLOCK / 32; k++) sum += s.sums[which][k][col];
     b.sums[(part * 2 + which) * b.channels + channel + col] = sum;
 }
 
-/* The sums of all groups, in their order, to the block's part. */
-__device__ static inline void leave_weights(const backward_work &b, back_memory &s, int64_t channel, int64_t part,
-                                            const back_tile (&acc)[OUT / SLAB]) {
-    const int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / GROUP;
-    const int row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4;
+/* Adds the gradient of W of all warpgroups, in their order. */
+__device__ static inline void store_weights(const backward_work &b, back_memory &s, int64_t channel, int64_t part,
+                                            const back_tile (&acc)[OUT / SW128_COLS]) {
+    const int lane = (int)threadIdx.x % 32, warpgroup = (int)threadIdx.x / WARPGROUP;
+    const int row = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
 #pragma unroll
-    for (int i = 0; i < OUT / SLAB * (SLAB / 8) * 2; i++) {
-        const int h = i / (SLAB / 4), n = i / 2 % (SLAB / 8), below = i % 2;
-        *reinterpret_cast<float2 *>(&s.groups[group].weights[h * 64 + below * 8 + row][n * 8 + lane % 4 * 2]) =
+    for (int i = 0; i < OUT / SW128_COLS * (SW128_COLS / 8) * 2; i++) {
+        const int h = i / (SW128_COLS / 4), n = i / 2 % (SW128_COLS / 8), below = i % 2;
+        *reinterpret_cast<float2 *>(&s.groups[warpgroup].weights[h * 64 + below * 8 + row][n * 8 + lane % 4 * 2]) =
             make_float2(acc[h][n][below * 2], acc[h][n][below * 2 + 1]);
     }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < OUT * SLAB / 4; i += BACK_BLOCK) {
-        const int out = i / (SLAB / 4), col = i % (SLAB / 4) * 4;
+    for (int i = (int)threadIdx.x; i < OUT * SW128_COLS / 4; i += BACK_BLOCK) {
+        const int out = i / (SW128_COLS / 4), col = i % (SW128_COLS / 4) * 4;
         float4 sum = make_float4(0, 0, 0, 0);
-        for (int g = 0; g < BACK_GROUPS; g++)
+        for (int g = 0; g < BACK_WARPGROUPS; g++)
             add_to(sum, *reinterpret_cast<const float4 *>(&s.groups[g].weights[out][col]));
         if (channel + col < b.channels)
             *reinterpret_cast<float4 *>(b.dw + (part * OUT + out) * b.channels + channel + col) = sum;
     }
 }
 
-/* A block has 64 channels and a part of the pixels; its groups take turns at tiles, and wait for each other in the end
- * alone. */
+/* A CTA has 64 channels of x and a part of the pixels. Its warpgroups take tiles in turn, each with its own double-buffered
+ * pipeline, and meet only at the end. */
 __global__ static void __launch_bounds__(BACK_BLOCK, 1) product_back_kernel(const __grid_constant__ backward_work b) {
-    back_memory &s = *reinterpret_cast<back_memory *>(shared_memory);
-    const int64_t channel = blockIdx.x % b.columns * SLAB, part = blockIdx.x / b.columns;
-    const int group = (int)threadIdx.x / GROUP;
-    const int64_t first = part * BACK_GROUPS + group, step = b.parts * BACK_GROUPS;
-    const bool copies = threadIdx.x % GROUP == 0;
-    back_stage *const stages = s.groups[group].stages;
+    back_memory &s = *reinterpret_cast<back_memory *>(smem);
+    const int64_t channel = blockIdx.x % b.columns * SW128_COLS, part = blockIdx.x / b.columns;
+    const int warpgroup = (int)threadIdx.x / WARPGROUP;
+    const int64_t first = part * BACK_WARPGROUPS + warpgroup, step = b.parts * BACK_WARPGROUPS;
+    const bool loads = threadIdx.x % WARPGROUP == 0;
+    back_stage *const stages = s.groups[warpgroup].stages;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 2 * BACK_GROUPS; i++) barrier_init(shared_address(&s.full[i / 2][i % 2]), 1);
-        barrier_init(shared_address(&s.w_full), 1);
-        barriers_are_made();
-        barrier_expect(shared_address(&s.w_full), sizeof s.w);
-        slab_load(s.w, &b.w, channel, 0, &s.w_full);
+        for (int i = 0; i < 2 * BACK_WARPGROUPS; i++) mbarrier_init(smem_address(&s.full[i / 2][i % 2]), 1);
+        mbarrier_init(smem_address(&s.w_full), 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expect_tx(smem_address(&s.w_full), sizeof s.w);
+        tma_load(s.w, &b.w, channel, 0, &s.w_full);
     }
-    wait_for_former();
+    grid_dependency_sync();
     find_back_lines(b, s, channel);
     __syncthreads();
-    if (copies && first < b.tiles) load_tile(b, stages[0], first, channel, &s.full[group][0]);
-    barrier_wait(shared_address(&s.w_full), 0);
+    if (loads && first < b.tiles) load_tile(b, stages[0], first, channel, &s.full[warpgroup][0]);
+    mbarrier_wait(smem_address(&s.w_full), 0);
     back_sums of = {};
-    back_tile weights[OUT / SLAB] = {};
+    back_tile weights[OUT / SW128_COLS] = {};
     int stage = 0;
-    uint32_t parity = 0;
+    uint32_t phase = 0;
     for (int64_t tile = first; tile < b.tiles; tile += step) {
         back_stage &now = stages[stage];
-        if (copies && tile + step < b.tiles) {
-            boxes_are_read();
-            load_tile(b, stages[stage ^ 1], tile + step, channel, &s.full[group][stage ^ 1]);
+        if (loads && tile + step < b.tiles) {
+            tma_store_wait_read();
+            load_tile(b, stages[stage ^ 1], tile + step, channel, &s.full[warpgroup][stage ^ 1]);
         }
-        barrier_wait(shared_address(&s.full[group][stage]), parity);
+        mbarrier_wait(smem_address(&s.full[warpgroup][stage]), phase);
         back_tile acc;
         multiply_pixels(now, s.w, acc);
         finish_pixels(s, b.add, now, acc, of);
-        fence_for_boxes();
-        group_meet(group);
+        fence_proxy_async();
+        warpgroup_sync(warpgroup);
         multiply_weights(now, weights);
-        if (copies && b.wanted)
-            box_store(&b.dx, {(int)channel, (int)(tile * TILE), 0, 0}, shared_address(now.dx), false);
-        products_wait<0>();
-        group_meet(group);
+        if (loads && b.wanted) tma_store(&b.dx, {(int)channel, (int)(tile * TILE), 0, 0}, smem_address(now.dx), false);
+        wgmma_wait_group<0>();
+        warpgroup_sync(warpgroup);
         stage ^= 1;
-        parity ^= stage == 0;
+        phase ^= stage == 0;
     }
-    if (copies) boxes_are_read();
-    leave_columns(b, s, channel, part, of);
-    leave_weights(b, s, channel, part, weights);
+    if (loads) tma_store_wait_read();
+    store_columns(b, s, channel, part, of);
+    store_weights(b, s, channel, part, weights);
 }
 
-/* ---- the sums of all parts ---- */
+/* ---- sums of all parts ---- */
 
 struct sum_work {
     const float *dw, *sums, *gamma, *saved;
@@ -356,9 +360,9 @@ struct sum_work {
     int64_t pixels, pixels_a_row;
 };
 
-/* The gradient of x is dx + a + b x: with mean(g) = sum / n and p = product scale^2 / n,
- * factor (g - mean(g) - (x - mean) p). */
-__device__ static inline void tell_channel(const sum_work &s, int64_t k, float sum, float product) {
+/* The gradient of x is factor (g - mean(g) - (x - mean) p) = dx + a + b x, with dx = factor g, mean(g) = sum / n and
+ * p = product scale^2 / n. */
+__device__ static inline void store_channel(const sum_work &s, int64_t k, float sum, float product) {
     const float mean = s.saved[k], scale = s.saved[s.channels + k], factor = s.gamma[k] * scale;
     const float n = fmaxf((float)(s.live_rows ? *s.live_rows * s.pixels_a_row : s.pixels), 1);
     const float p = product * scale * scale / n;
@@ -382,20 +386,20 @@ __device__ static inline void sum_channels(const sum_work &s) {
     __syncthreads();
     if (slice > 0 || k >= s.channels) return;
     for (int i = 1; i < PARTS_SLICES; i++) sums[0] += shared[0][i][col], sums[1] += shared[1][i][col];
-    tell_channel(s, k, sums[0], sums[1]);
+    store_channel(s, k, sums[0], sums[1]);
 }
 
 __global__ static void __launch_bounds__(PARTS_BLOCK) sum_kernel(const sum_work s) {
-    wait_for_former();
+    grid_dependency_sync();
     if (blockIdx.x < s.weight_blocks) sum_parts(s.dw, s.parts, OUT * s.channels / 4, blockIdx.x, s.to_w);
     else sum_channels(s);
 }
 
 /* ---- launches ---- */
 
-static_assert(sizeof(back_memory) <= MOST_SHARED, "what backward needs");
+static_assert(sizeof(back_memory) <= MOST_SHARED, "shared memory of backward");
 
-/* How forward is cut: so that many multiprocessors have something to do. */
+/* How forward is cut, so that most multiprocessors have work. */
 struct forward_kind {
     const void *kernel;
     int64_t rows, cols;
@@ -405,7 +409,7 @@ struct forward_kind {
 };
 
 template <typename S> static forward_kind kind_as(int64_t channels) {
-    return {(const void *)product_kernel<S>, S::ROWS, S::COLS, S::THREADS, S::bytes(channels), S::IS_SPLIT};
+    return {(const void *)product_kernel<S>, S::ROWS, S::COLS, S::THREADS, S::bytes(channels), S::IS_SPLIT_K};
 }
 
 static forward_kind kind_for(int64_t pixels, int64_t channels) {
@@ -433,14 +437,14 @@ static backward_work cut_backward(const nn_call *c) {
     b.pixels = nn_pixels(&c->output[0]);
     b.channels = nn_channels(&c->maker->input[0]);
     b.tiles = parts(b.pixels, TILE);
-    b.columns = parts(b.channels, SLAB);
+    b.columns = parts(b.channels, SW128_COLS);
     b.parts = PROCESSORS / b.columns;
-    if (b.parts > parts(b.tiles, BACK_GROUPS)) b.parts = parts(b.tiles, BACK_GROUPS);
+    if (b.parts > parts(b.tiles, BACK_WARPGROUPS)) b.parts = parts(b.tiles, BACK_WARPGROUPS);
     if (b.parts < 1) b.parts = 1;
     return b;
 }
 
-/* Blocks one below the other, and pixels of each. */
+/* CTAs along the pixels, and the pixels of each. */
 static moments_work cut_forward(const nn_call *c) {
     const int64_t pixels = nn_pixels(&c->output[0]);
     const forward_kind kind = kind_of(c);
@@ -459,10 +463,10 @@ size_t norm_product_workspace(const nn_call *c) {
 
 size_t norm_product_counters(const nn_call *c) { return c->output_grad[0] ? 0 : (size_t)(OUT / kind_of(c).cols); }
 
-/* Rows of so many numbers, a box of them 64 numbers wide. */
+/* A matrix of n rows; a box is 64 columns wide. */
 static void map_rows(CUtensorMap *map, const void *rows, int64_t columns, int64_t n, int64_t stride, int box) {
-    const map_shape s = {{columns, n, 1, 1}, {1, stride, stride, stride}, {SLAB, box, 1, 1}};
-    if (!hopper_map(map, rows, &s)) nn_cuda_launch_failed("a convolution of what is normalised", "no map of an array");
+    if (!make_tensor_map(map, rows, {{columns, n, 1, 1}, {1, stride, stride, stride}, {SW128_COLS, box, 1, 1}}))
+        nn_cuda_launch_failed("a convolution of what is normalised", "no map of an array");
 }
 
 void norm_product_forward(const nn_call *c, unsigned *counters) {
@@ -485,7 +489,7 @@ void norm_product_forward(const nn_call *c, unsigned *counters) {
     map_rows(&f.x, x->data, f.channels, f.pixels, x->stride, (int)kind.rows);
     map_rows(&f.w, c->input[1].data, f.channels, OUT, f.channels, (int)kind.cols);
     const dim3 blocks((unsigned)f.found.tiles, (unsigned)(OUT / kind.cols));
-    launch_reading(c, kind.kernel, blocks, kind.threads, kind.bytes, &f);
+    launch_norm_kernel(c, kind.kernel, blocks, kind.threads, kind.bytes, &f);
 }
 
 static void sum_all(const nn_call *c, const backward_work &b) {
@@ -507,7 +511,7 @@ static void sum_all(const nn_call *c, const backward_work &b) {
     s.pixels = b.pixels;
     s.pixels_a_row = norm->input[0].cols / b.channels;
     const unsigned blocks = (unsigned)(s.weight_blocks + parts(b.channels, PARTS_COLS));
-    launch_reading(c, (const void *)sum_kernel, blocks, PARTS_BLOCK, 0, &s);
+    launch_norm_kernel(c, (const void *)sum_kernel, blocks, PARTS_BLOCK, 0, &s);
 }
 
 void norm_product_backward(const nn_call *c) {
@@ -524,7 +528,7 @@ void norm_product_backward(const nn_call *c) {
     map_rows(&b.w, c->input[1].data, b.channels, OUT, b.channels, OUT);
     map_rows(&b.dy, c->output_grad[0], OUT, b.pixels, c->output[0].stride, TILE);
     map_rows(&b.dx, b.wanted ? norm->input_grad[0] : x->data, b.channels, b.pixels, x->stride, TILE);
-    launch_reading(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK,
-                   sizeof(back_memory), &b);
+    launch_norm_kernel(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK,
+                       sizeof(back_memory), &b);
     sum_all(c, b);
 }

@@ -1,21 +1,19 @@
-/* dW[out, tap, in] is a sum over pixels p of x: relu(norm(x))[p, in] times dy[q, out], where q is the pixel of y that the tap
- * takes p to. As a product, rows are (tap, out), columns are in. A warp has 16 rows: half of a tap's outs, whose dy it has in
- * registers. The columns are x as it lies in shared memory. So x is fetched once for all taps, and only dy is read at nine
- * places. */
+/* dW[out, tap, in] is a sum over pixels p of relu(norm(x))[p, in] dy[q, out], where q is the pixel of y to which the tap takes
+ * p. As a GEMM, M is (tap, out), N is in, K is pixels. A warp has 16 rows, half of a tap's outs, with dy in registers (wgmma
+ * RS); b is x as it lies in shared memory. So x is loaded once for all taps, and dy is read at nine places. */
 #include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/hopper/bordered_gradient.cuh"
-#include "nn/backend/cuda/hopper/norm_reading.cuh"
-#include "nn/backend/cuda/hopper/norm_shape.cuh"
+#include "nn/backend/cuda/hopper/norm_prologue.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
 enum {
-    UNITS = TAPS * OUT / 16,         /* of 16 rows, one for a warp */
-    BLOCK = (UNITS + 3) / 4 * GROUP, /* the last warps have none: they multiply, and leave nothing */
-    PIXELS = 128,                    /* at a time */
-    MOST_PLACES = 288,               /* with borders: of 8 images of 4 x 4 */
-    DY_ROW = OUT + 8,                /* numbers of a place: 8 of them begin in different banks */
+    UNITS = TAPS * OUT / 16,             /* of 16 rows, one for a warp */
+    BLOCK = (UNITS + 3) / 4 * WARPGROUP, /* the last warps have no unit: they multiply, and store nothing */
+    PIXELS = 128,                        /* at a time */
+    MOST_PLACES = 288,                   /* with borders: 8 images of 4 x 4 */
+    DY_ROW = OUT + 8,                    /* elements of a place, padded: 8 places begin in different banks */
     STAGES = 3,
-    SUMS_ROW = SLAB + 8
+    SUMS_ROW = SW128_COLS + 8
 };
 
 struct weights_work {
@@ -25,12 +23,12 @@ struct weights_work {
     int chunks;
     border_shape s;
     norm_arrays norm;
-    target<float> dw; /* [blocks, OUT, TAPS, IN]; added to only where there is one block */
+    target<float> dw; /* [CTAs, OUT, TAPS, IN]; added to only if there is one CTA */
 };
 
 struct weights_memory {
     union {
-        bf16 x[STAGES][HALVES][PIXELS * SLAB];
+        bf16 x[STAGES][HALVES][PIXELS * SW128_COLS];
         float sums[TAPS * OUT][SUMS_ROW];
     };
     bf16 dy[STAGES][MOST_PLACES * DY_ROW], y[STAGES - 1][MOST_PLACES * OUT];
@@ -39,24 +37,25 @@ struct weights_memory {
     int places[MOST_PLACES];
 };
 
-__device__ static inline void copy_pixels(const weights_work &w, int64_t first, bf16 (&to)[HALVES][PIXELS * SLAB]) {
+__device__ static inline void copy_pixels(const weights_work &w, int64_t first,
+                                          bf16 (&to)[HALVES][PIXELS * SW128_COLS]) {
     const int pack = (int)threadIdx.x % (IN / 8);
 #pragma unroll 1
     for (int row = (int)threadIdx.x / (IN / 8); row < PIXELS; row += BLOCK / (IN / 8)) {
         const bool there = first + row < w.pixels;
-        copy_async(to[pack / 8] + slab_place(row, pack % 8), there ? w.x + (first + row) * w.x_stride + pack * 8 : w.x,
+        copy_async(to[pack / 8] + swizzled(row, pack % 8), there ? w.x + (first + row) * w.x_stride + pack * 8 : w.x,
                    there);
     }
 }
 
-/* What this thread copied becomes relu(norm(x)), as forward has it. Beyond the last pixel it is not 0, but dy is. */
-__device__ static inline void normalise_pixels(const float4 *lines, bf16 (&x)[HALVES][PIXELS * SLAB]) {
+/* relu(norm(x)) of what this thread has copied, as in forward. Beyond the last pixel it is not 0, but dy is. */
+__device__ static inline void normalise_pixels(const float4 *lines, bf16 (&x)[HALVES][PIXELS * SW128_COLS]) {
     const int pack = (int)threadIdx.x % (IN / 8);
 #pragma unroll 2
     for (int row = (int)threadIdx.x / (IN / 8); row < PIXELS; row += BLOCK / (IN / 8)) {
-        uint4 *const at = reinterpret_cast<uint4 *>(x[pack / 8] + slab_place(row, pack % 8));
+        uint4 *const at = reinterpret_cast<uint4 *>(x[pack / 8] + swizzled(row, pack % 8));
         uint4 p = *at;
-        p.x = normalised(p.x, lines[pack * 4]); /* read again each time: there are no registers to keep them in */
+        p.x = normalised(p.x, lines[pack * 4]); /* loaded each time, for want of registers */
         p.y = normalised(p.y, lines[pack * 4 + 1]);
         p.z = normalised(p.z, lines[pack * 4 + 2]);
         p.w = normalised(p.w, lines[pack * 4 + 3]);
@@ -72,52 +71,50 @@ __device__ static inline void find_saved_lines(const norm_arrays &norm, float4 *
     to[2] = line.shift;
 }
 
-typedef float weights_tile[HALVES][SLAB / 8][4];
+typedef float weights_tile[HALVES][SW128_COLS / 8][4];
 
-/* acc += dy^T x of a chunk. `dy`: where the warp's tap finds the first of its outs, for a pixel whose nine places begin at
- * place 0. */
-__device__ static inline void multiply_chunk(const border_shape &s, const bf16 (&x)[HALVES][PIXELS * SLAB],
+/* acc += dy^T x of a stage. `dy`: the first out of the warp's tap, for a pixel whose 3 x 3 places begin at place 0. */
+__device__ static inline void multiply_chunk(const border_shape &s, const bf16 (&x)[HALVES][PIXELS * SW128_COLS],
                                              const bf16 *dy, weights_tile &acc) {
     const int lane = (int)threadIdx.x % 32, pixel = lane / 16 * 8 + lane % 8;
-    const uint64_t right[HALVES] = {slab_matrix(x[0]), slab_matrix(x[1])};
+    const uint64_t right[HALVES] = {wgmma_descriptor(x[0]), wgmma_descriptor(x[1])};
 #pragma unroll 1
-    for (int k = 0; k < PIXELS; k += 16) { /* one at a time: other groups multiply meanwhile */
+    for (int k = 0; k < PIXELS; k += 16) { /* one warpgroup at a time: other warpgroups multiply meanwhile */
         uint32_t left[4];
         load_matrices_transposed(left, dy + corner_of(s, k + pixel) * DY_ROW);
-        products_begin();
+        wgmma_fence();
 #pragma unroll
-        for (int h = 0; h < HALVES; h++) multiply_rows<true>(acc[h], left, matrix_moved(right[h], k * LINE), true);
-        products_commit();
-        products_wait<0>();
+        for (int h = 0; h < HALVES; h++) wgmma_rs<1>(acc[h], left, descriptor_advance(right[h], k * SW128_ROW), true);
+        wgmma_commit_group();
+        wgmma_wait_group<0>();
     }
 }
 
-/* The block's sums, by way of shared memory that nobody reads any more. */
-__device__ static inline void leave_sums(const weights_work &w, weights_memory &s, int unit, const weights_tile &acc) {
+/* The epilogue, through the shared memory of x. */
+__device__ static inline void store_sums(const weights_work &w, weights_memory &s, int unit, const weights_tile &acc) {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int h = 0; h < HALVES; h++) {
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < SLAB / 8 * 2; i++) {
+        for (int i = 0; i < SW128_COLS / 8 * 2; i++) {
             const int n = i / 2, below = i % 2;
             float *const to = &s.sums[unit < UNITS ? unit * 16 + below * 8 + lane / 4 : 0][n * 8 + lane % 4 * 2];
             if (unit < UNITS)
                 *reinterpret_cast<float2 *>(to) = make_float2(acc[h][n][below * 2], acc[h][n][below * 2 + 1]);
         }
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < TAPS * OUT * (SLAB / 4); i += BLOCK) {
-            const int row = i / (SLAB / 4), col = i % (SLAB / 4) * 4, tap = row / OUT, out = row % OUT;
-            put<4>(w.dw, (((int64_t)blockIdx.x * OUT + out) * TAPS + tap) * IN + h * SLAB + col, &s.sums[row][col]);
+        for (int i = (int)threadIdx.x; i < TAPS * OUT * (SW128_COLS / 4); i += BLOCK) {
+            const int row = i / (SW128_COLS / 4), col = i % (SW128_COLS / 4) * 4, tap = row / OUT, out = row % OUT;
+            put<4>(w.dw, (((int64_t)blockIdx.x * OUT + out) * TAPS + tap) * IN + h * SW128_COLS + col,
+                   &s.sums[row][col]);
         }
     }
 }
 
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
-/* A block takes chunks of PIXELS, one in gridDim.x. */
+/* A CTA takes every gridDim.x-th chunk of PIXELS. */
 __global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_work w) {
-    weights_memory &s = *reinterpret_cast<weights_memory *>(shared_memory);
+    weights_memory &s = *reinterpret_cast<weights_memory *>(smem);
     const int lane = (int)threadIdx.x % 32, unit = (int)threadIdx.x / 32, tap = unit < UNITS ? unit / 2 : 0;
     const auto load = [&](int chunk, int stage, int turn) {
         if (chunk < w.chunks) {
@@ -128,7 +125,7 @@ __global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_
         copies_commit();
     };
     find_places<BLOCK>(w.s, s.places);
-    wait_for_former();
+    grid_dependency_sync();
     const int64_t live = live_pixels(w.dy);
     find_linear(w.dy, s.linear);
     find_saved_lines(w.norm, s.lines);
@@ -138,13 +135,13 @@ __global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_
     load((int)blockIdx.x + step, 1, 1);
     weights_tile acc = {};
     int stage = 0, turn = 0;
-    /* The kernel is turned around: the tap that is i rows and j columns from its corner meets dy 2 - i and 2 - j from there. */
+    /* The filter is rotated: the tap i rows and j columns from its corner meets dy 2 - i rows and 2 - j columns from there. */
     const int begin = ((2 - tap / 3) * w.s.wide() + 2 - tap % 3) * DY_ROW + unit % 2 * 16 + lane / 8 % 2 * 8;
     for (int chunk = (int)blockIdx.x; chunk < w.chunks; chunk += step) {
         copies_wait<STAGES - 2>();
         add_linear<DY_ROW, BLOCK>(w.dy, w.s, s.places, s.linear, (int64_t)chunk * PIXELS, live, s.dy[stage], s.y[turn]);
         normalise_pixels(s.lines, s.x[stage]);
-        fence_for_boxes();
+        fence_proxy_async();
         __syncthreads();
         load(chunk + (STAGES - 1) * step, stage == 0 ? STAGES - 1 : stage - 1, turn);
         multiply_chunk(w.s, s.x[stage], s.dy[stage] + begin, acc);
@@ -152,18 +149,18 @@ __global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_
         turn ^= 1;
     }
     copies_wait<0>();
-    leave_sums(w, s, unit, acc);
+    store_sums(w, s, unit, acc);
 }
 
 __global__ static void __launch_bounds__(PARTS_BLOCK)
     sum_kernel(const float *from, int64_t parts, int64_t fours, target<float> to) {
-    wait_for_former();
+    grid_dependency_sync();
     sum_parts(from, parts, fours, blockIdx.x, to);
 }
 
 /* ---- launches ---- */
 
-static_assert(sizeof(weights_memory) <= MOST_SHARED && STAGES == 3, "shared memory; y has two turns");
+static_assert(sizeof(weights_memory) <= MOST_SHARED && STAGES == 3, "shared memory; y has two stages");
 
 static border_shape shape_of(const nn_call *c) { return border_shape_of(c->output[0].shape, PIXELS); }
 
@@ -172,7 +169,7 @@ bool norm_weights_fit(const nn_call *c) {
     return s.pieces > 0 && s.places() <= MOST_PLACES;
 }
 
-/* At most one for each multiprocessor, with as many chunks each. */
+/* CTAs: at most one for each multiprocessor, with as many chunks each. */
 static int64_t blocks_of(const nn_call *c) {
     const int64_t chunks = parts(nn_pixels(&c->output[0]), PIXELS);
     return chunks ? parts(chunks, parts(chunks, PROCESSORS)) : 0;
@@ -201,12 +198,12 @@ void norm_weights_backward(const nn_call *c, float *workspace) {
     const void *const kernel = (const void *)weights_kernel;
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(weights_memory));
     if (e == cudaSuccess)
-        e = launch_following(kernel, (unsigned)blocks, BLOCK, arguments, sizeof(weights_memory), stream_of(c));
+        e = launch_dependent(kernel, (unsigned)blocks, BLOCK, arguments, sizeof(weights_memory), stream_of(c));
     if (e == cudaSuccess && blocks > 1) {
         int64_t n = blocks, numbers = fours;
         const float *from = workspace;
         void *sums[] = {&from, &n, &numbers, &to};
-        e = launch_following((const void *)sum_kernel, (unsigned)parts(fours, PARTS_COLS), PARTS_BLOCK, sums, 0,
+        e = launch_dependent((const void *)sum_kernel, (unsigned)parts(fours, PARTS_COLS), PARTS_BLOCK, sums, 0,
                              stream_of(c));
     }
     if (e != cudaSuccess) nn_cuda_launch_failed("a convolution's gradient", cudaGetErrorString(e));

@@ -1,4 +1,4 @@
-/* The first convolution of networks for small pictures, of three channels, and the gradient of its weights. */
+/* The first convolution of networks for small pictures, with three channels in, and the gradient of its weights. */
 #ifndef ADAMOD_NN_CUDA_HOPPER_STEM_H
 #define ADAMOD_NN_CUDA_HOPPER_STEM_H
 
@@ -6,7 +6,7 @@
 
 enum { STEM_WIDTH = 32, STEM_IN = 3, STEM_OUT = 64, STEM_TILE = 128 /* pixels */ };
 
-/* Where the moments of y go; to.first NULL: they are not wanted. */
+/* Where the moments of y go; to.first NULL: not wanted. */
 typedef struct hopper_moments {
     nn_channel_pairs to;
     float *partials;
@@ -14,16 +14,15 @@ typedef struct hopper_moments {
     const int64_t *live_rows; /* images of the batch; NULL: all */
 } hopper_moments;
 
-/* y from x; y's pixels are so many numbers apart. */
+/* y from x. */
 cudaError_t hopper_stem(int64_t images, const void *x, const void *w, const void *y, const hopper_moments &moments,
                         cudaStream_t stream, int64_t y_stride = STEM_OUT);
-/* Numbers that the moments take. */
 typedef struct hopper_moments_room {
-    size_t floats, counters;
+    size_t floats, counters; /* of hopper_moments */
 } hopper_moments_room;
 hopper_moments_room hopper_stem_moments(int64_t images);
 
-size_t hopper_stem_floats(int64_t images); /* workspace of the next */
+size_t hopper_stem_floats(int64_t images); /* workspace of hopper_stem_weights */
 cudaError_t hopper_stem_weights(int64_t images, const void *x, const void *dy, target<float> dw, float *workspace,
                                 cudaStream_t stream);
 

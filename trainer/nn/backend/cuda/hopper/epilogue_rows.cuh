@@ -1,23 +1,23 @@
-/* Results of warp groups on their way to y, a pixel a row, and their moments (moments.cuh). */
-#ifndef ADAMOD_NN_CUDA_TILE_OUTPUT_H
-#define ADAMOD_NN_CUDA_TILE_OUTPUT_H
+/* Epilogue of GEMMs whose rows (M) are pixels: accumulators to y in bf16, and moments of y (moments.cuh). */
+#ifndef ADAMOD_NN_CUDA_HOPPER_EPILOGUE_ROWS_H
+#define ADAMOD_NN_CUDA_HOPPER_EPILOGUE_ROWS_H
 
+#include "nn/backend/cuda/hopper/ptx.cuh"
 #include "nn/backend/cuda/moments.cuh"
 #include "nn/backend/cuda/norm_line.cuh"
-#include "nn/backend/cuda/hopper/warp_group.cuh"
 
-struct tile_output {
-    bf16 *y; /* of pixel 0 and the block's first channel */
+struct row_output {
+    bf16 *y; /* pixel 0, the CTA's first channel */
     int64_t stride;
-    int64_t end;  /* the block's pixels are below */
-    int64_t live; /* those of the batch are below: they count for moments; others are 0 */
-    bool moments; /* are wanted */
+    int64_t end;  /* past the CTA's last pixel */
+    int64_t live; /* past the batch's last pixel; later ones are 0, and do not count for moments */
+    bool moments; /* wanted */
 };
 
-/* R packs of a lane, of pixels `pixel`, pixel + step ..., to y and into the sums of its warp. Lanes that are PACKS apart have
- * the same channels. first: the warp's first packs, so that sums begin, and the first pixel is their origin. */
+/* Stores R packs of 8 channels of a lane, at pixels `pixel`, pixel + step ..., and adds them to the warp's sums. Lanes that are
+ * PACKS apart have the same channels. first: sums begin here, with the first pixel as their origin. */
 template <int PACKS, int R, int COLS, int WARPS>
-__device__ static inline void store_packs(const tile_output &to, const uint4 (&packs)[R], int64_t pixel, int64_t step,
+__device__ static inline void store_packs(const row_output &to, const uint4 (&packs)[R], int64_t pixel, int64_t step,
                                           int channel, bool first, tile_sums<COLS, WARPS> &sums) {
     float origin[8], sum[8] = {}, squares[8] = {};
     const int warp = (int)threadIdx.x / 32;
@@ -53,7 +53,7 @@ template <int R> __device__ static inline float count_live(int64_t pixel, int64_
     return n;
 }
 
-/* ---- moments of a block, and of all: as leave_tile, in fewer steps that wait for each other ---- */
+/* ---- moments of a CTA, and of all: as leave_tile of moments.cuh, in fewer dependent steps ---- */
 
 /* Joins N moments, `step` apart: first their mean, then the squares about it. */
 template <int N> __device__ static inline moment join_all(const moment *from, int step) {
@@ -90,9 +90,9 @@ template <int COLS, int WARPS> __device__ static inline moment join_warps(const 
     return all;
 }
 
-/* The moments of block blockIdx.x, a tile of COLS channels, number `column`; and of all tiles, if it is the last. */
+/* Stores the moments of this CTA's tile of COLS channels, number `column`; the last CTA joins those of all tiles. */
 template <int COLS, int WARPS>
-__device__ static inline void leave_block(const moments_work &w, int64_t column, int64_t live,
+__device__ static inline void store_block(const moments_work &w, int64_t column, int64_t live,
                                           const tile_sums<COLS, WARPS> &sums) {
     constexpr int SLICES = 32 * WARPS / COLS;
     __shared__ moment room[SLICES][COLS];
@@ -115,16 +115,16 @@ __device__ static inline void leave_block(const moments_work &w, int64_t column,
     if (slice == 0) tell_moments(w, channel, join_all<SLICES>(&room[0][col], COLS));
 }
 
-/* What a lane of a block that stays for several tiles has of its 8 channels: sums of x - origin and its square. */
+/* A lane's 8 channels, in a CTA that has several tiles: sums of x - origin and its square. */
 struct lane_sums {
     uint4 origin;
     float sum[8], squares[8];
 };
 
-/* A warp's 16 pixels from `pixel` on, of COLS channels, to y by way of `out`, the warp's shared memory; zeros where they are
- * not of the batch. Lanes that are COLS / 8 apart have the same channels. first: as in store_packs. */
+/* Stores a warp's 16 pixels from `pixel` on, of COLS channels, through `out`, the warp's shared memory; zeros beyond the batch.
+ * Lanes that are COLS / 8 apart have the same channels. first: as in store_packs. */
 template <int COLS>
-__device__ static inline void store_rows(const tile_output &to, bf16 *out, const float (&acc)[COLS / 8][4],
+__device__ static inline void store_rows(const row_output &to, bf16 *out, const float (&acc)[COLS / 8][4],
                                          int64_t pixel, bool first, lane_sums &sums) {
     constexpr int PACKS = COLS / 8, STEP = 32 / PACKS;
     const auto place = [](int row, int pack) {
@@ -140,7 +140,7 @@ __device__ static inline void store_rows(const tile_output &to, bf16 *out, const
         for (int i = 0; i < 4; i++)
             m[i] =
                 lane / 4 + i % 2 * 8 < live ? narrow_pair(acc[n + i / 2][i % 2 * 2], acc[n + i / 2][i % 2 * 2 + 1]) : 0;
-        store_matrices(out + place(lane % 16, n + lane / 16), m);
+        stmatrix_x4(out + place(lane % 16, n + lane / 16), m);
     }
     __syncwarp();
     if (first) sums.origin = *reinterpret_cast<const uint4 *>(out + place(0, pack));
@@ -164,10 +164,10 @@ __device__ static inline void store_rows(const tile_output &to, bf16 *out, const
     __syncwarp();
 }
 
-/* leave_block of a block's pixels [first, end), which it took ROWS at a time, each warp 16 of them. `room` is shared memory
- * that others may be reading when it begins. */
+/* store_block of a CTA's pixels [first, end), which it took ROWS at a time, each warp 16 of them. `room` is shared memory that
+ * other threads may still be reading. */
 template <int ROWS, int COLS, int WARPS>
-__device__ static inline void leave_lanes(const moments_work &w, int64_t column, int64_t first, int64_t end,
+__device__ static inline void store_lanes(const moments_work &w, int64_t column, int64_t first, int64_t end,
                                           int64_t live, const lane_sums &of, tile_sums<COLS, WARPS> &room) {
     constexpr int PACKS = COLS / 8, STEP = 32 / PACKS;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -178,24 +178,24 @@ __device__ static inline void leave_lanes(const moments_work &w, int64_t column,
     for (int64_t pixel = first + warp * 16 + lane / PACKS; pixel < end; pixel += ROWS)
         n += count_live<16 / STEP>(pixel, STEP, live);
     add_count<PACKS>(room, n, true);
-    leave_block(w, column, live, room);
+    store_block(w, column, live, room);
 }
 
-/* A group's sums of 64 pixels and N channels. Rows are 8 numbers longer, so that four of them begin in different banks. */
-template <int N> struct group_sums_of { float row[64][N + 8]; };
+/* A warpgroup's sums of 64 pixels and N channels. Rows are padded by 8, so that four of them begin in different banks. */
+template <int N> struct warpgroup_sums { float row[64][N + 8]; };
 
-/* Adds up what GROUPS groups have of the same 64 pixels from `pixel` on, to y. `shared` is memory that others may be reading
- * when it begins. */
-template <int N, int GROUPS, int WARPS>
-__device__ static inline void store_sums(const tile_output &to, group_sums_of<N> *shared, float (&acc)[N / 8][4],
+/* The split-K epilogue: adds the sums of WARPGROUPS warpgroups for the same 64 pixels, from `pixel` on. `shared` is memory that
+ * other threads may still be reading. */
+template <int N, int WARPGROUPS, int WARPS>
+__device__ static inline void store_sums(const row_output &to, warpgroup_sums<N> *shared, float (&acc)[N / 8][4],
                                          int64_t pixel, tile_sums<N, WARPS> &sums) {
-    constexpr int PACKS = N / 8, AT_ONCE = GROUPS * GROUP / PACKS, R = AT_ONCE < 64 ? 64 / AT_ONCE : 1;
-    const int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / GROUP;
-    const int row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4;
+    constexpr int PACKS = N / 8, AT_ONCE = WARPGROUPS * WARPGROUP / PACKS, R = AT_ONCE < 64 ? 64 / AT_ONCE : 1;
+    const int lane = (int)threadIdx.x % 32, warpgroup = (int)threadIdx.x / WARPGROUP;
+    const int row = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < PACKS; n++) {
-        float *const at = &shared[group].row[row][n * 8 + lane % 4 * 2];
+        float *const at = &shared[warpgroup].row[row][n * 8 + lane % 4 * 2];
         *reinterpret_cast<float2 *>(at) = make_float2(acc[n][0], acc[n][1]);
         *reinterpret_cast<float2 *>(at + 8 * (N + 8)) = make_float2(acc[n][2], acc[n][3]);
     }
@@ -206,14 +206,14 @@ __device__ static inline void store_sums(const tile_output &to, group_sums_of<N>
 #pragma unroll
     for (int r = 0; r < R; r++) {
         float x[8] = {};
-        for (int g = 0; there && g < GROUPS; g++)
+        for (int g = 0; there && g < WARPGROUPS; g++)
             for (int k = 0; k < 8; k++) x[k] += shared[g].row[mine + r * AT_ONCE][channel + k];
         const bool lives = there && pixel + mine + r * AT_ONCE < to.live;
         packs[r] = lives ? make_uint4(narrow_pair(x[0], x[1]), narrow_pair(x[2], x[3]), narrow_pair(x[4], x[5]),
                                       narrow_pair(x[6], x[7]))
                          : make_uint4(0, 0, 0, 0);
     }
-    const tile_output mine_to = {to.y, to.stride, there ? to.end : 0, there ? to.live : 0, to.moments};
+    const row_output mine_to = {to.y, to.stride, there ? to.end : 0, there ? to.live : 0, to.moments};
     store_packs<PACKS>(mine_to, packs, pixel + mine, AT_ONCE, channel, true, sums);
     add_count<PACKS>(sums, there ? count_live<R>(pixel + mine, AT_ONCE, to.live) : 0, true);
 }
