@@ -61,9 +61,24 @@ static __device__ __noinline__ void store_any(const device_tensor *t, int which,
 
 /* ---- a chunk ---- */
 
-/* As a block of threads sees it. PATH: how its arrays are read, so that nothing is decided between loads. */
+/* Each way to read arrays has its own launches, which skip tensors of the other ways. */
+enum { WAY_F64, WAY_F32, WAY_MASTER, WAY_BF16, WAY_ANY, WAYS };
+
+static __host__ __device__ constexpr int way_of(bool f64, int path) {
+    return f64                   ? WAY_F64
+           : path == PATH_F32    ? WAY_F32
+           : path == PATH_MASTER ? WAY_MASTER
+           : path == PATH_BF16   ? WAY_BF16
+                                 : WAY_ANY;
+}
+static __host__ __device__ inline int way_of(const device_tensor *t) {
+    return way_of(t->p_type == ADAMOD_F64, t->path);
+}
+
+/* A chunk as a block of threads sees it. PATH: how its arrays are read, known at compile time so that loads run together. */
 template <class R, int PATH> struct row_pass {
     typedef R real_type;
+    enum { way = way_of(sizeof(R) == 8, PATH) };
     const view &v;
     const device_tensor t; /* copies, which stores cannot change */
     const typename real<R>::coef k;
@@ -189,42 +204,15 @@ template <class R, int PATH> struct row_pass {
     }
 };
 
-/* Each way to read arrays has launches of its own, which leave tensors of the others alone: those that are there. */
-enum { WAY_F64, WAY_F32, WAY_MASTER, WAY_BF16, WAY_ANY, WAYS };
 typedef row_pass<double, PATH_ANY> pass_f64;
 typedef row_pass<float, PATH_F32> pass_f32;
 typedef row_pass<float, PATH_MASTER> pass_master;
 typedef row_pass<float, PATH_BF16> pass_bf16;
 typedef row_pass<float, PATH_ANY> pass_any;
 
-static __host__ __device__ inline int way_of(const device_tensor *t) {
-    if (t->p_type == ADAMOD_F64) return WAY_F64;
-    return t->path == PATH_F32      ? WAY_F32
-           : t->path == PATH_MASTER ? WAY_MASTER
-           : t->path == PATH_BF16   ? WAY_BF16
-                                    : WAY_ANY;
-}
-
-template <class P> struct way;
-template <> struct way<pass_f64> {
-    enum { number = WAY_F64 };
-};
-template <> struct way<pass_f32> {
-    enum { number = WAY_F32 };
-};
-template <> struct way<pass_master> {
-    enum { number = WAY_MASTER };
-};
-template <> struct way<pass_bf16> {
-    enum { number = WAY_BF16 };
-};
-template <> struct way<pass_any> {
-    enum { number = WAY_ANY };
-};
-
 template <class P> static __device__ __forceinline__ bool takes(const view &v, int64_t chunk) {
     const device_tensor &t = v.tensors[v.row_chunks[chunk].tensor];
-    return !v.shared->skip && t.g && way_of(&t) == way<P>::number;
+    return !v.shared->skip && t.g && way_of(&t) == P::way;
 }
 
 /* A warp's sum of squares of n <= BLOCK elements of load and shape, in the library's order; lane 0 has it. */
@@ -287,31 +275,19 @@ template <class P> static __device__ __forceinline__ void put_row(const P &p, in
     p.put(1, row, p.average(p.get(1, row), sum / (double)p.t.cols));
 }
 
-template <class P> static __device__ __forceinline__ void narrow_rows(const P &p, int tile, int tiles) {
+/* squares(at, n) sums n elements from at on, within a block. Rows begin, begin + step, ... of the chunk. */
+template <class P, class SQUARES>
+static __device__ __forceinline__ void each_row(const P &p, int64_t begin, int step, bool puts, SQUARES squares) {
     const int64_t last = p.row_of(p.last);
-    for (int64_t row = p.row_of(p.first) + tile * THREADS + threadIdx.x; row < last; row += tiles * THREADS) {
+    for (int64_t row = p.row_of(p.first) + begin; row < last; row += step) {
         const int64_t end = (row + 1) * p.t.cols;
         double sum = 0;
         for (int64_t at = row * p.t.cols; at < end;) {
             const int n = left_in_block(p, at, end);
-            sum += few_squares(p, at, n);
+            sum += squares(at, n);
             at += n;
         }
-        put_row(p, row, sum);
-    }
-}
-
-template <class P> static __device__ __forceinline__ void middle_rows(const P &p, int tile, int tiles) {
-    const int64_t last = p.row_of(p.last);
-    for (int64_t row = p.row_of(p.first) + tile * WARPS + threadIdx.x / 32; row < last; row += tiles * WARPS) {
-        const int64_t end = (row + 1) * p.t.cols;
-        double sum = 0;
-        for (int64_t at = row * p.t.cols; at < end;) {
-            const int n = left_in_block(p, at, end);
-            sum += gradient_squares(p, at, n);
-            at += n;
-        }
-        if (threadIdx.x % 32 == 0) put_row(p, row, sum);
+        if (puts) put_row(p, row, sum);
     }
 }
 
@@ -353,8 +329,12 @@ static __device__ __forceinline__ void pass_rows(const P &p, int tile, int tiles
         if (!p.factored) update_v(p, block, n);
     });
     if (!p.factored) return;
-    if (p.t.cols <= NARROW) narrow_rows(p, tile, tiles);
-    else if (p.t.cols <= WIDE) middle_rows(p, tile, tiles);
+    if (p.t.cols <= NARROW)
+        each_row(p, tile * THREADS + threadIdx.x, tiles * THREADS, true,
+                 [&](int64_t at, int n) { return few_squares(p, at, n); });
+    else if (p.t.cols <= WIDE)
+        each_row(p, tile * WARPS + threadIdx.x / 32, tiles * WARPS, threadIdx.x % 32 == 0,
+                 [&](int64_t at, int n) { return gradient_squares(p, at, n); });
     else wide_rows(p, tile, tiles, shared);
 }
 
@@ -609,14 +589,10 @@ template <class RULE, class P> static __device__ __forceinline__ void update_blo
     }
 }
 
-template <class R> struct rules;
-template <> struct rules<float> {
-    typedef adafactor_rule_f32 plain;
-    typedef adafactor_momentum_rule_f32 momentum;
-};
-template <> struct rules<double> {
-    typedef adafactor_rule_f64 plain;
-    typedef adafactor_momentum_rule_f64 momentum;
+template <class R> struct rules {
+    enum { f32 = sizeof(R) == 4 };
+    typedef typename std::conditional<f32, adafactor_rule_f32, adafactor_rule_f64>::type plain;
+    typedef typename std::conditional<f32, adafactor_momentum_rule_f32, adafactor_momentum_rule_f64>::type momentum;
 };
 
 template <class P>
@@ -643,8 +619,15 @@ static __device__ void pass_collect(const P &p, shared_counts *counts, rounds<2>
         element<R> x = apply<RULE>(p, block, at, before, m, g * step);
         x.eta = rate;
         x.step = step;
-        return collected<R>{x, before, g};
+        return collected<R>{x, before, g, false};
     });
+}
+
+template <class P>
+static __device__ __forceinline__ void collect_chunk(const P &p, shared_counts *counts, rounds<2> *shared) {
+    typedef rules<typename P::real_type> rule;
+    if (p.t.variant) pass_collect<typename rule::momentum>(p, counts, shared);
+    else pass_collect<typename rule::plain>(p, counts, shared);
 }
 
 static __global__ void __launch_bounds__(THREADS) collect_kernel(const __grid_constant__ view v) {
@@ -655,13 +638,9 @@ static __global__ void __launch_bounds__(THREADS) collect_kernel(const __grid_co
     if (!t.g) {
         if (threadIdx.x == 0) v.row_sums[2 * blockIdx.x] = v.row_sums[2 * blockIdx.x + 1] = 0;
     } else if (t.p_type == ADAMOD_F64) {
-        const pass_f64 p(v, blockIdx.x);
-        if (t.variant) pass_collect<adafactor_momentum_rule_f64>(p, &counts, &shared);
-        else pass_collect<adafactor_rule_f64>(p, &counts, &shared);
+        collect_chunk(pass_f64(v, blockIdx.x), &counts, &shared);
     } else {
-        const pass_any p(v, blockIdx.x);
-        if (t.variant) pass_collect<adafactor_momentum_rule_f32>(p, &counts, &shared);
-        else pass_collect<adafactor_rule_f32>(p, &counts, &shared);
+        collect_chunk(pass_any(v, blockIdx.x), &counts, &shared);
     }
 }
 

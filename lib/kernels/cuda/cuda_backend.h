@@ -63,13 +63,24 @@ typedef struct control {
     const int64_t *numbers;
 } control;
 
-/* A group's statistics, as they are collected: integers, so that the order does not matter. */
-typedef struct device_counts {
-    unsigned long long elements, bounded, nonfinite;
-    unsigned long long least[2], most[2]; /* doubles whose bits are made to order as integers do */
-    unsigned long long fine[2][FINE_BINS];
-    unsigned long long histogram[2][ADAMOD_HIST_BINS], idle[2][ADAMOD_HIST_BINS];
-} device_counts;
+/* Statistics as they are collected: integers, so that their order does not matter. */
+template <class T> struct counts_of {
+    T elements, bounded, nonfinite;
+    unsigned long long least[2], most[2]; /* order_bits of doubles */
+    struct {
+        T fine[2][FINE_BINS], histogram[2][ADAMOD_HIST_BINS], idle[2][ADAMOD_HIST_BINS];
+    } bins;
+    enum { BINS = sizeof bins / sizeof(T) };
+
+    /* Called by all threads of a block. */
+    __device__ void clear() {
+        for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) ((T *)&bins)[i] = 0;
+        if (threadIdx.x != 0) return;
+        elements = bounded = nonfinite = 0;
+        for (int i = 0; i < 2; i++) least[i] = ~0ull, most[i] = 0;
+    }
+};
+typedef counts_of<unsigned long long> device_counts; /* of a group */
 
 /* All that a kernel may look at. */
 typedef struct view {
@@ -123,6 +134,18 @@ typedef struct cuda_driver {
     /* Bytes of workspace for these tensors, on the host; NULL: none. */
     int64_t (*workspace)(const device_layout *l);
 } cuda_driver;
+
+/* Workspace for matrices in batches: for all, or for `enough` bytes at a time, or for the largest. bytes_of: 0 if the tensor is
+ * no matrix of the driver's. */
+template <class BYTES> static inline int64_t batch_workspace(const device_layout *l, int64_t enough, BYTES bytes_of) {
+    int64_t all = 0, most = enough;
+    for (int64_t i = 0; i < l->n; i++) {
+        const int64_t bytes = bytes_of(&l->tensors[i]);
+        all += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return all < most ? all : most;
+}
 
 /* Rows of all matrices in a tensor: there may be many behind each other. */
 static inline int64_t rows_of(const device_tensor *t) { return t->cols > 0 ? t->count / t->cols : 0; }

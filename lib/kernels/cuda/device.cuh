@@ -79,7 +79,6 @@ static __device__ __forceinline__ void store_state(const device_tensor &t, int i
     }
 }
 
-/* State i. */
 template <class R, bool Q8>
 static __device__ __forceinline__ R load_state(const device_tensor &t, int i, int64_t offset, int64_t at) {
     if (!Q8) return load_as<R>(t.state[i], t.state_type, offset + at);
@@ -145,6 +144,18 @@ template <class R, class K> static __device__ __forceinline__ R clip_and_decay(R
 }
 template <class R, class K> static __device__ __forceinline__ R shape_gradient(R g, R p, const K &k, bool transform) {
     return transform ? clip_and_decay(g * k.gscale, p, k) : g * k.gscale;
+}
+
+/* The same from memory. TYPE: the gradient's if it is known, or -1. */
+template <class R, int TYPE = -1>
+static __device__ __forceinline__ R gradient_of(const device_tensor &t, const array_step &now, int64_t i) {
+    const typename real<R>::coef &k = real<R>::of(now);
+    const R p = k.l2 != 0 ? load_param<R>(t, i) : (R)0;
+    return shape_gradient(load_as<R>(t.g, TYPE < 0 ? t.g_type : TYPE, i), p, k, now.transform);
+}
+
+[[maybe_unused]] static __device__ __forceinline__ const double *options_of(const view &v, int64_t tensor) {
+    return v.effective + v.tensors[tensor].group * OPT_COUNT;
 }
 
 /* ---- launches that overlap ---- */
@@ -241,11 +252,11 @@ static __device__ __forceinline__ int active_warps(int64_t at, int64_t last) {
     return blocks < warps ? (int)blocks : warps;
 }
 
-/* The first of these, which ascend, that is beyond x, minus one: the tensor in which a matrix or column lies. */
-template <class T> static __device__ __forceinline__ int64_t find_in(const T *first, int64_t n, T x) {
-    int64_t low = 0, high = n;
+/* The last i < n with first[i] <= x, of numbers that ascend. */
+template <class T, class N> static __device__ __forceinline__ N find_in(const T *first, N n, T x) {
+    N low = 0, high = n;
     while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
+        const N middle = low + (high - low) / 2;
         if (first[middle] <= x) low = middle;
         else high = middle;
     }
@@ -273,34 +284,16 @@ struct extremes {
     unsigned long long least[2] = {~0ull, ~0ull}, most[2] = {0, 0};
 };
 
-/* What a block of threads has counted of one chunk. */
-struct shared_counts {
-    unsigned elements, bounded, nonfinite;
-    unsigned long long least[2], most[2];
-    unsigned fine[2][FINE_BINS];
-    unsigned histogram[2][ADAMOD_HIST_BINS], idle[2][ADAMOD_HIST_BINS];
-
-    __device__ void clear() {
-        for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&fine[0][0])[i] = 0;
-        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
-            (&histogram[0][0])[i] = 0;
-            (&idle[0][0])[i] = 0;
-        }
-        if (threadIdx.x == 0) {
-            elements = bounded = nonfinite = 0;
-            for (int i = 0; i < 2; i++) least[i] = ~0ull, most[i] = 0;
-        }
-        __syncthreads();
-    }
-
+/* The counts of one chunk, by a block of threads. */
+struct shared_counts : counts_of<unsigned> {
     __device__ __forceinline__ void count(const view &v, extremes *seen, int which, double value, bool still) {
         const float x = value > 3e38 ? 3e38f : (float)value;
         const unsigned bin = __float_as_uint(x) >> 19 & (FINE_BINS - 1);
         unsigned wide = v.bin[bin];
         if (wide < ADAMOD_HIST_BINS - 1 && x >= v.edge[wide + 1]) wide++;
-        atomicAdd(&fine[which][bin], 1u);
-        atomicAdd(&histogram[which][wide], 1u);
-        if (still) atomicAdd(&idle[which][wide], 1u);
+        atomicAdd(&bins.fine[which][bin], 1u);
+        atomicAdd(&bins.histogram[which][wide], 1u);
+        if (still) atomicAdd(&bins.idle[which][wide], 1u);
         const unsigned long long bits = order_bits(value);
         if (bits < seen->least[which]) seen->least[which] = bits;
         if (bits > seen->most[which]) seen->most[which] = bits;
@@ -328,15 +321,9 @@ struct shared_counts {
             atomicMax(&most[i], seen.most[i]);
         }
         __syncthreads();
-        unsigned long long *wide = &to->fine[0][0];
-        for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) {
-            if ((&fine[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&fine[0][0])[i]);
-        }
-        wide = &to->histogram[0][0];
-        unsigned long long *still = &to->idle[0][0];
-        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
-            if ((&histogram[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&histogram[0][0])[i]);
-            if ((&idle[0][0])[i]) atomicAdd(&still[i], (unsigned long long)(&idle[0][0])[i]);
+        for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) {
+            const unsigned n = ((const unsigned *)&bins)[i];
+            if (n) atomicAdd((unsigned long long *)&to->bins + i, (unsigned long long)n);
         }
         if (threadIdx.x != 0) return;
         atomicAdd(&to->elements, (unsigned long long)elements);

@@ -6,21 +6,19 @@
 
 static int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
+/* What is counted of each tensor: a table has how many there are before it. Those of rows are 0 unless the driver has matrices. */
+enum { CHUNKS, ELEMENTS, ROW_CHUNKS, ROWS, STRIPS, COUNTED };
+
 /* The tables on the host, before they are copied. */
 struct tables {
-    piece *tiles, *chunks, *row_chunks; /* the latter behind the chunks */
-    int64_t *first_chunk, *first_element, *first_row_chunk, *first_row, *first_strip;
-    int64_t n_tiles, n_chunks, n_elements, n_row_chunks, n_rows, n_strips;
+    piece *tiles, *chunks; /* row chunks follow the chunks */
+    int64_t *first[COUNTED], n[COUNTED], n_tiles;
 };
 
 static void free_tables(tables *t) {
     free(t->tiles);
     free(t->chunks);
-    free(t->first_chunk);
-    free(t->first_element);
-    free(t->first_row_chunk);
-    free(t->first_row);
-    free(t->first_strip);
+    for (int c = 0; c < COUNTED; c++) free(t->first[c]);
 }
 
 static void add_pieces(piece *to, int64_t *n, int64_t tensor, int64_t pieces) {
@@ -28,43 +26,29 @@ static void add_pieces(piece *to, int64_t *n, int64_t tensor, int64_t pieces) {
 }
 
 static void count_tables(const adamod__device *d, const device_layout *l, tables *t) {
+    const bool matrices = d->driver && d->driver->matrices;
     for (int64_t i = 0; i < l->n; i++) {
         const device_tensor *x = &l->tensors[i];
-        t->first_chunk[i] = t->n_chunks;
-        t->first_element[i] = t->n_elements;
-        t->first_row_chunk[i] = t->n_row_chunks;
-        t->first_row[i] = t->n_rows;
-        t->first_strip[i] = t->n_strips;
+        const int64_t counts[COUNTED] = {pieces_of(x->count, l->chunk), x->count,
+                                         matrices ? pieces_of(x->count, row_chunk(x, l->chunk)) : 0,
+                                         matrices ? rows_of(x) : 0, matrices ? strips_of(x) : 0};
+        for (int c = 0; c < COUNTED; c++) t->first[c][i + 1] = t->n[c] += counts[c];
         t->n_tiles += pieces_of(x->count, cuda_tile(d->rule, d->tuning, x));
-        t->n_chunks += pieces_of(x->count, l->chunk);
-        t->n_elements += x->count;
-        if (!d->driver || !d->driver->matrices) continue;
-        t->n_row_chunks += pieces_of(x->count, row_chunk(x, l->chunk));
-        t->n_rows += rows_of(x);
-        t->n_strips += strips_of(x);
     }
-    t->first_chunk[l->n] = t->n_chunks;
-    t->first_element[l->n] = t->n_elements;
-    t->first_row_chunk[l->n] = t->n_row_chunks;
-    t->first_row[l->n] = t->n_rows;
-    t->first_strip[l->n] = t->n_strips;
 }
 
 static bool make_tables(const adamod__device *d, const device_layout *l, tables *t) {
-    int64_t **const firsts[] = {&t->first_chunk, &t->first_element, &t->first_row_chunk, &t->first_row,
-                                &t->first_strip};
-    for (int i = 0; i < 5; i++) {
-        if (!(*firsts[i] = (int64_t *)calloc((size_t)l->n + 1, sizeof(int64_t)))) return false;
+    for (int c = 0; c < COUNTED; c++) {
+        if (!(t->first[c] = (int64_t *)calloc((size_t)l->n + 1, sizeof(int64_t)))) return false;
     }
     count_tables(d, l, t);
     t->tiles = (piece *)calloc((size_t)t->n_tiles + 1, sizeof(piece));
-    t->chunks = (piece *)calloc((size_t)(t->n_chunks + t->n_row_chunks) + 1, sizeof(piece));
+    t->chunks = (piece *)calloc((size_t)(t->n[CHUNKS] + t->n[ROW_CHUNKS]) + 1, sizeof(piece));
     if (!t->tiles || !t->chunks) return false;
-    t->row_chunks = t->chunks + t->n_chunks;
-    int64_t chunks = 0, row_chunks = 0;
-    for (int64_t i = 0; i < l->n; i++) {
-        add_pieces(t->chunks, &chunks, i, t->first_chunk[i + 1] - t->first_chunk[i]);
-        add_pieces(t->row_chunks, &row_chunks, i, t->first_row_chunk[i + 1] - t->first_row_chunk[i]);
+    int64_t at = 0;
+    for (int which = CHUNKS; which <= ROW_CHUNKS; which += ROW_CHUNKS - CHUNKS) {
+        const int64_t *first = t->first[which];
+        for (int64_t i = 0; i < l->n; i++) add_pieces(t->chunks, &at, i, first[i + 1] - first[i]);
     }
     return true;
 }
@@ -105,32 +89,30 @@ static adamod_status make_classes(adamod__device *d, const device_layout *l, tab
 /* The device's tables, within base. */
 static size_t place(adamod__device *d, const device_layout *l, const tables *t, char *base, view *v, piece **tiles) {
     bump b = {base, 0};
-    const int64_t most_chunks = t->n_chunks > t->n_row_chunks ? t->n_chunks : t->n_row_chunks;
+    const int64_t most_chunks = t->n[CHUNKS] > t->n[ROW_CHUNKS] ? t->n[CHUNKS] : t->n[ROW_CHUNKS];
     v->tensors = b.take<device_tensor>(l->n);
     v->now = b.take<array_step>(l->n);
     v->steps = b.take<int64_t>(l->n);
     v->groups = b.take<device_group>(l->n_groups);
     v->effective = b.take<double>((int64_t)l->n_groups * OPT_COUNT);
     v->base_lr = b.take<double>(l->n_groups);
-    v->chunks = b.take<piece>(t->n_chunks);
-    v->first_chunk = b.take<int64_t>(l->n + 1);
+    v->chunks = b.take<piece>(t->n[CHUNKS]);
     v->partial = b.take<double>(2 * most_chunks);
-    v->largest = b.take<double>(t->n_chunks);
-    v->row_chunks = b.take<piece>(t->n_row_chunks);
-    v->first_row_chunk = b.take<int64_t>(l->n + 1);
-    v->first_row = b.take<int64_t>(l->n + 1);
-    v->first_strip = b.take<int64_t>(l->n + 1);
-    v->first_element = b.take<int64_t>(l->n + 1);
-    v->block_sums = d->driver ? b.take<double>(2 * (t->n_elements / BLOCK + most_chunks + 1)) : NULL;
+    v->largest = b.take<double>(t->n[CHUNKS]);
+    v->row_chunks = b.take<piece>(t->n[ROW_CHUNKS]);
+    const int64_t **const firsts[COUNTED] = {&v->first_chunk, &v->first_element, &v->first_row_chunk, &v->first_row,
+                                             &v->first_strip};
+    for (int c = 0; c < COUNTED; c++) *firsts[c] = b.take<int64_t>(l->n + 1);
+    v->block_sums = d->driver ? b.take<double>(2 * (t->n[ELEMENTS] / BLOCK + most_chunks + 1)) : NULL;
     v->workspace = d->workspace;
     *tiles = b.take<piece>(t->n_tiles);
     v->n = l->n;
-    v->n_chunks = t->n_chunks;
+    v->n_chunks = t->n[CHUNKS];
     v->chunk = l->chunk;
     v->n_groups = l->n_groups;
     v->rule = d->rule;
-    v->n_row_chunks = t->n_row_chunks;
-    v->n_strips = t->n_strips;
+    v->n_row_chunks = t->n[ROW_CHUNKS];
+    v->n_strips = t->n[STRIPS];
     v->shared = d->shared;
     v->mirror = d->mirror;
     v->limits = d->limits;
@@ -139,31 +121,21 @@ static size_t place(adamod__device *d, const device_layout *l, const tables *t, 
     return b.used;
 }
 
-static adamod_status upload(adamod__device *d, const void *to, const void *from, size_t bytes) {
-    TRY(d, cudaMemcpyAsync((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice, d->stream));
+template <class T> static adamod_status upload(adamod__device *d, const T *to, const T *from, int64_t n) {
+    TRY(d, cudaMemcpyAsync((void *)(uintptr_t)to, from, (size_t)n * sizeof *to, cudaMemcpyHostToDevice, d->stream));
     return ADAMOD_OK;
 }
 
 static adamod_status upload_tables(adamod__device *d, const device_layout *l, const tables *t, const view *v,
-                                   piece *tiles) {
-    const struct {
-        const void *to, *from;
-        size_t bytes;
-    } parts[] = {
-        {v->tensors, d->tensors, (size_t)l->n * sizeof *d->tensors},
-        {v->chunks, t->chunks, (size_t)t->n_chunks * sizeof(piece)},
-        {v->first_chunk, t->first_chunk, (size_t)(l->n + 1) * sizeof(int64_t)},
-        {v->row_chunks, t->row_chunks, (size_t)t->n_row_chunks * sizeof(piece)},
-        {v->first_row_chunk, t->first_row_chunk, (size_t)(l->n + 1) * sizeof(int64_t)},
-        {v->first_row, t->first_row, (size_t)(l->n + 1) * sizeof(int64_t)},
-        {v->first_strip, t->first_strip, (size_t)(l->n + 1) * sizeof(int64_t)},
-        {v->first_element, t->first_element, (size_t)(l->n + 1) * sizeof(int64_t)},
-        {tiles, t->tiles, (size_t)t->n_tiles * sizeof(piece)},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const adamod_status status = upload(d, parts[i].to, parts[i].from, parts[i].bytes);
-        if (status) return status;
-    }
+                                   const piece *tiles) {
+    const int64_t *const firsts[COUNTED] = {v->first_chunk, v->first_element, v->first_row_chunk, v->first_row,
+                                            v->first_strip};
+    adamod_status status = upload(d, v->tensors, (const device_tensor *)d->tensors, l->n);
+    if (!status) status = upload(d, v->chunks, (const piece *)t->chunks, t->n[CHUNKS]);
+    if (!status) status = upload(d, v->row_chunks, (const piece *)t->chunks + t->n[CHUNKS], t->n[ROW_CHUNKS]);
+    if (!status) status = upload(d, tiles, (const piece *)t->tiles, t->n_tiles);
+    for (int c = 0; !status && c < COUNTED; c++) status = upload(d, firsts[c], (const int64_t *)t->first[c], l->n + 1);
+    if (status) return status;
     TRY(d, cudaStreamSynchronize(d->stream));
     return ADAMOD_OK;
 }
@@ -221,7 +193,7 @@ static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, t
     d->dirty_last = -1;
     free(d->chunk_list);
     d->chunk_list = t->chunks;
-    d->n_list = t->n_chunks + t->n_row_chunks;
+    d->n_list = t->n[CHUNKS] + t->n[ROW_CHUNKS];
     t->chunks = NULL;
     return ADAMOD_OK;
 }

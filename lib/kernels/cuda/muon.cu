@@ -61,18 +61,10 @@ static muon_matrix matrix_of(const device_tensor *t, int64_t tensor, int64_t pla
     return muon_matrix{tensor, t->first, t->count / t->first, place};
 }
 
-/* Room for all, or for so much at a time, or for the largest. */
 static int64_t workspace(const device_layout *l) {
-    const int64_t enough = (int64_t)512 << 20;
-    int64_t all = 0, largest = 0;
-    for (int64_t i = 0; i < l->n; i++) {
-        if (!is_matrix(&l->tensors[i])) continue;
-        const int64_t bytes = muon_parts(matrix_of(&l->tensors[i], i, 0)).end;
-        all += bytes;
-        largest = bytes > largest ? bytes : largest;
-    }
-    const int64_t most = largest > enough ? largest : enough;
-    return all < most ? all : most;
+    return batch_workspace(l, (int64_t)512 << 20, [](const device_tensor *t) {
+        return is_matrix(t) ? muon_parts(matrix_of(t, 0, 0)).end : 0;
+    });
 }
 
 /* Deep sums first, so that the last to end are short. */
@@ -112,21 +104,6 @@ static int64_t next_batch(const view *v, int64_t at, muon_batch *b) {
     return at;
 }
 
-/* Which matrix a tile is of. */
-static __device__ __forceinline__ int find_matrix(const muon_batch &b, int cut, uint32_t tile) {
-    int low = 0, high = b.n;
-    while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        if (b.first[cut][middle] <= tile) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
-static __device__ __forceinline__ const double *options_of(const view &v, int64_t tensor) {
-    return v.effective + v.tensors[tensor].group * OPT_COUNT;
-}
-
 static __device__ __forceinline__ int steps_of(const view &v, const muon_batch &b, int64_t tensor) {
     const int steps = (int)options_of(v, tensor)[OPT_NS_STEPS];
     return steps < b.launched ? steps : b.launched;
@@ -137,13 +114,6 @@ static __device__ __forceinline__ int steps_of(const view &v, const muon_batch &
 /* An element whose type is known, or if TYPE is negative is not. */
 template <class R, int TYPE> static __device__ __forceinline__ R load_typed(const void *array, int type, int64_t i) {
     return load_as<R>(array, TYPE < 0 ? type : TYPE, i);
-}
-
-template <class R, int G>
-static __device__ __forceinline__ R gradient_of(const device_tensor &t, const array_step &now, int64_t i) {
-    const typename real<R>::coef &k = real<R>::of(now);
-    const R p = k.l2 != 0 ? load_param<R>(t, i) : (R)0;
-    return shape_gradient(load_typed<R, G>(t.g, t.g_type, i), p, k, now.transform);
 }
 
 static __device__ __forceinline__ element<float> momentum_of(const element<float> &x, const array_step &now) {
@@ -351,7 +321,7 @@ template <class R> static __device__ void scale_any(const muon_tile &a, uint16_t
 static __global__ void __launch_bounds__(TILE_THREADS)
     scale_kernel(const __grid_constant__ view v, const __grid_constant__ muon_batch b) {
     if (v.shared->skip) return;
-    const int i = find_matrix(b, CUT_ELEMENTS, blockIdx.x);
+    const int i = find_in(b.first[CUT_ELEMENTS], b.n, blockIdx.x);
     const muon_tile a(v, b.all[i], blockIdx.x - b.first[CUT_ELEMENTS][i], TILE);
     uint16_t *x = at_place(v, a.parts.x[0]);
     if (a.t.p_type == ADAMOD_F64) scale_any<double>(a, x);
@@ -363,14 +333,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
 template <class RULE>
 static __device__ __forceinline__ element<typename RULE::R> step_element(const muon_tile &a, const uint16_t *x,
                                                                          int64_t i, typename RULE::R *before) {
-    typedef typename RULE::R R;
-    element<R> y = {};
-    y.p = *before = load_param<R>(a.t, i);
-    y.g = (R)bf16_to_f32(x[a.at(i)]);
-    y = update_element<RULE>(y, real<R>::of(a.now));
-    const int64_t block = i / BLOCK * BLOCK;
-    store_param<R>(a.t, block, (uint32_t)(i - block), y.p, a.now.key);
-    return y;
+    return step_param<RULE>(a.t, a.now, i, (typename RULE::R)bf16_to_f32(x[a.at(i)]), before);
 }
 
 template <class RULE> static __device__ void step_any(const muon_tile &a, const uint16_t *x) {
@@ -419,7 +382,7 @@ static __device__ __forceinline__ const uint16_t *result_of(const view &v, const
 static __global__ void __launch_bounds__(TILE_THREADS)
     step_kernel(const __grid_constant__ view v, const __grid_constant__ muon_batch b) {
     if (v.shared->skip) return;
-    const int i = find_matrix(b, CUT_ELEMENTS, blockIdx.x);
+    const int i = find_in(b.first[CUT_ELEMENTS], b.n, blockIdx.x);
     const muon_tile a(v, b.all[i], blockIdx.x - b.first[CUT_ELEMENTS][i], TILE);
     const uint16_t *x = result_of(v, b, a);
     if (a.t.p_type == ADAMOD_F64) step_any<muon_step_rule_f64>(a, x);
@@ -437,7 +400,7 @@ static __device__ void collect_chunk(const view &v, const muon_tile &a, const ui
         R before;
         const R g = gradient_of<R, -1>(a.t, a.now, block + at);
         const element<R> y = step_element<RULE>(a, x, block + at, &before);
-        return collected<R>{y, before, g};
+        return collected<R>{y, before, g, false};
     });
 }
 
@@ -535,7 +498,7 @@ template <int PRODUCT>
 static __global__ void __launch_bounds__(PRODUCT_THREADS, 2)
     product_kernel(const __grid_constant__ view v, const __grid_constant__ muon_batch b, int step) {
     extern __shared__ __align__(128) char memory[];
-    const int cut = PRODUCT == APPLY ? CUT_WHOLE : CUT_HALF, i = find_matrix(b, cut, blockIdx.x);
+    const int cut = PRODUCT == APPLY ? CUT_WHOLE : CUT_HALF, i = find_in(b.first[cut], b.n, blockIdx.x);
     if (v.shared->skip || step >= steps_of(v, b, b.all[i].tensor)) return;
     const muon_work w(v, b, cut, i, step);
     if (PRODUCT == GRAM) multiply_gram(w, memory);

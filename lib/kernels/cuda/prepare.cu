@@ -555,16 +555,7 @@ void cuda_prepare(const view *v, const device_step *how, cudaStream_t stream) {
 }
 
 static __global__ void clear_counts_kernel(const __grid_constant__ view v) {
-    if (v.shared->skip) return;
-    device_counts *c = &v.counts[blockIdx.x];
-    for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&c->fine[0][0])[i] = 0;
-    for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
-        (&c->histogram[0][0])[i] = 0;
-        (&c->idle[0][0])[i] = 0;
-    }
-    if (threadIdx.x != 0) return;
-    c->elements = c->bounded = c->nonfinite = 0;
-    for (int i = 0; i < 2; i++) c->least[i] = ~0ull, c->most[i] = 0;
+    if (!v.shared->skip) v.counts[blockIdx.x].clear();
 }
 
 void cuda_clear_counts(const view *v, cudaStream_t stream) {

@@ -34,10 +34,6 @@ static __device__ void store_number(const device_tensor &t, int state, double x,
     else store_state<float>(t, state, 0, 0, 0, (float)x, key);
 }
 
-static __device__ const double *options_of(const view &v, int64_t i) {
-    return v.effective + v.tensors[i].group * OPT_COUNT;
-}
-
 static __device__ prodigy_numbers numbers_of(const view &v, int64_t lead) {
     const device_tensor &t = v.tensors[lead];
     const prodigy_numbers x = {load_number(t, PRODIGY_D), load_number(t, PRODIGY_MOST),

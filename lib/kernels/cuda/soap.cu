@@ -8,6 +8,8 @@
 #include "kernels/cuda/chains.cuh"
 #include "kernels/cuda/collect.cuh"
 
+#include <type_traits>
+
 enum { SOAP_MATRIX = 1 };                      /* the variant of matrices */
 enum { SOAP_MOMENT, SOAP_SQUARE, SOAP_FIRST }; /* states; those of side i are SOAP_FIRST + i and SOAP_FIRST + 2 + i */
 enum { TILE = 4096, TILE_THREADS = 256 };
@@ -87,19 +89,10 @@ static soap_matrix matrix_of(const device_tensor *t, int64_t tensor, int64_t pla
     return m;
 }
 
-/* Room for all, or for so much at a time, or for the largest. */
 static int64_t workspace(const device_layout *l) {
-    const int64_t enough = (int64_t)2 << 30;
-    int64_t all = 0, largest = 0;
-    for (int64_t i = 0; i < l->n; i++) {
-        const device_tensor *t = &l->tensors[i];
-        if (!is_matrix(t)) continue;
-        const int64_t bytes = soap_parts(matrix_of(t, i, 0), size_of(t)).end;
-        all += bytes;
-        largest = bytes > largest ? bytes : largest;
-    }
-    const int64_t most = largest > enough ? largest : enough;
-    return all < most ? all : most;
+    return batch_workspace(l, (int64_t)2 << 30, [](const device_tensor *t) {
+        return is_matrix(t) ? soap_parts(matrix_of(t, 0, 0), size_of(t)).end : 0;
+    });
 }
 
 static int64_t tiles_of(int64_t elements) { return (elements + TILE - 1) / TILE; }
@@ -206,24 +199,20 @@ template <class R> struct soap_work {
 
 template <class R>
 static __device__ __forceinline__ soap_work<R> work_of(const view &v, const soap_batch &b, int cut, uint32_t tile) {
-    const int i = (int)find_in(b.first[cut], b.n, tile);
+    const int i = (int)find_in(b.first[cut], (int64_t)b.n, tile);
     return soap_work<R>(v, b, i, tile - b.first[cut][i]);
+}
+
+/* PASS over a tile of each matrix. */
+template <class R, int CUT, void (*PASS)(const soap_work<R> &)>
+static __global__ void __launch_bounds__(TILE_THREADS)
+    pass_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
+    if (!v.shared->skip) PASS(work_of<R>(v, b, CUT, blockIdx.x));
 }
 
 /* ---- in and out ---- */
 
-template <class R>
-static __device__ __forceinline__ R gradient_of(const device_tensor &t, const array_step &now, int64_t i) {
-    const typename real<R>::coef &k = real<R>::of(now);
-    const R p = k.l2 != 0 ? load_param<R>(t, i) : (R)0;
-    return shape_gradient(load_as<R>(t.g, t.g_type, i), p, k, now.transform);
-}
-
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    load_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_ELEMENTS, blockIdx.x);
+template <class R> static __device__ __forceinline__ void load(const soap_work<R> &w) {
     for (int s = 0; s < 2 && w.tile == 0 && threadIdx.x == 0; s++) {
         if (w.m.has[s]) *w.met(s) = 0;
     }
@@ -235,11 +224,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     });
 }
 
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    load_squares_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_SQUARES, blockIdx.x);
+template <class R> static __device__ __forceinline__ void load_squares(const soap_work<R> &w) {
     if (w.m.kept) return;
     w.squares([&](int side, int64_t i) {
         w.average(side)[i] = load_as<R>(w.t.state[SOAP_FIRST + side], w.t.state_type, i);
@@ -253,11 +238,7 @@ template <class R> static __device__ __forceinline__ void put_state(const soap_w
 }
 
 /* a: the second averages in the new order. */
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    reorder_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_ELEMENTS, blockIdx.x);
+template <class R> static __device__ __forceinline__ void reorder(const soap_work<R> &w) {
     if (!w.follows()) return;
     const int64_t *rows = w.m.has[0] ? w.order(0) : NULL, *cols = w.m.has[1] ? w.order(1) : NULL;
     w.elements([&](int64_t i) {
@@ -266,11 +247,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     });
 }
 
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    settle_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_ELEMENTS, blockIdx.x);
+template <class R> static __device__ __forceinline__ void settle(const soap_work<R> &w) {
     if (w.m.kept && !w.follows()) return;
     w.elements([&](int64_t i) {
         put_state(w, SOAP_SQUARE, i, w.follows() ? w.a()[i] : w.square()[i]);
@@ -278,11 +255,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     });
 }
 
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    settle_squares_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_SQUARES, blockIdx.x);
+template <class R> static __device__ __forceinline__ void settle_squares(const soap_work<R> &w) {
     if (w.m.kept) return;
     w.squares([&](int side, int64_t i) {
         put_state(w, SOAP_FIRST + side, i, w.average(side)[i]);
@@ -370,11 +343,7 @@ static __global__ void __launch_bounds__(CHAIN_THREADS, 2)
 
 /* ---- Adam in the other basis ---- */
 
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    moments_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_ELEMENTS, blockIdx.x);
+template <class R> static __device__ __forceinline__ void moments(const soap_work<R> &w) {
     if (w.begins()) return;
     const typename real<R>::coef &k = real<R>::of(w.now);
     const R *g = w.g(), *u = turned(w, TURN_GRADIENT);
@@ -388,11 +357,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
 static __device__ __forceinline__ float root(float x) { return sqrtf(x); }
 static __device__ __forceinline__ double root(double x) { return sqrt(x); }
 
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    divide_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_ELEMENTS, blockIdx.x);
+template <class R> static __device__ __forceinline__ void divide(const soap_work<R> &w) {
     if (w.begins()) return;
     const typename real<R>::coef &k = real<R>::of(w.now);
     const R *x = turned(w, TURN_MOMENT), *second = w.square();
@@ -400,27 +365,14 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     w.elements([&](int64_t i) { to[i] = x[i] / (root(second[i]) + k.eps); });
 }
 
-template <class R> struct soap_rule;
-template <> struct soap_rule<float> { typedef soap_step_rule_f32 rule; };
-template <> struct soap_rule<double> { typedef soap_step_rule_f64 rule; };
-
 /* The parameter: x.g is the update, but for lr. */
 template <class R>
 static __device__ __forceinline__ element<R> step_element(const soap_work<R> &w, int64_t i, R *before) {
-    element<R> x = {};
-    x.p = *before = load_param<R>(w.t, i);
-    x.g = w.begins() ? (R)0 : turned(w, TURN_BACK)[i];
-    x = update_element<typename soap_rule<R>::rule>(x, real<R>::of(w.now));
-    const int64_t block = i / BLOCK * BLOCK;
-    store_param<R>(w.t, block, (uint32_t)(i - block), x.p, w.now.key);
-    return x;
+    typedef typename std::conditional<sizeof(R) == 4, soap_step_rule_f32, soap_step_rule_f64>::type rule;
+    return step_param<rule>(w.t, w.now, i, w.begins() ? (R)0 : turned(w, TURN_BACK)[i], before);
 }
 
-template <class R>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    step_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
-    if (v.shared->skip) return;
-    const soap_work<R> w = work_of<R>(v, b, CUT_ELEMENTS, blockIdx.x);
+template <class R> static __device__ __forceinline__ void step_elements(const soap_work<R> &w) {
     w.elements([&](int64_t i) {
         R before;
         step_element(w, i, &before);
@@ -444,7 +396,7 @@ static __global__ void __launch_bounds__(32)
                             R before;
                             const R g = w.g()[block + at];
                             const element<R> x = step_element(w, block + at, &before);
-                            return collected<R>{x, before, g};
+                            return collected<R>{x, before, g, false};
                         });
 }
 
@@ -547,7 +499,12 @@ template <class R> static uint32_t room_for_bases() {
     return (uint32_t)(processors * each);
 }
 
-/* ---- all of it ---- */
+/* ---- launches ---- */
+
+template <class R, int CUT, void (*PASS)(const soap_work<R> &)>
+static void pass(const view *v, const soap_batch &b, cudaStream_t stream) {
+    pass_kernel<R, CUT, PASS><<<b.first[CUT][b.n], TILE_THREADS, 0, stream>>>(*v, b);
+}
 
 template <class R> static void turn(const view *v, const soap_batch &b, int which, cudaStream_t stream) {
     for (int side = 0; side < 2; side++) {
@@ -556,7 +513,7 @@ template <class R> static void turn(const view *v, const soap_batch &b, int whic
 }
 
 template <class R> static void step(const view *v, const soap_batch &b, int collect, cudaStream_t stream) {
-    if (!collect) step_kernel<R><<<b.first[CUT_ELEMENTS][b.n], TILE_THREADS, 0, stream>>>(*v, b);
+    if (!collect) pass<R, CUT_ELEMENTS, step_elements<R>>(v, b, stream);
     for (int i = 0; collect && i < b.n; i++) {
         const int64_t blocks = (b.all[i].count() + BLOCK - 1) / BLOCK;
         collect_kernel<R><<<(unsigned)blocks, 32, 0, stream>>>(*v, b, i);
@@ -569,22 +526,22 @@ template <class R> static void renew_bases(const view *v, const soap_batch &b, c
     times_kernel<R><<<b.first[CUT_TIMES][b.n], CHAIN_THREADS, 0, stream>>>(*v, b);
     (void)cudaLaunchCooperativeKernel(bases_kernel<R>, dim3(b.blocks), dim3(BASIS_THREADS), arguments, 0, stream);
     eigenvectors_kernel<R><<<b.first[CUT_TURNS][b.n], TURN_THREADS, 0, stream>>>(*v, b);
-    reorder_kernel<R><<<b.first[CUT_ELEMENTS][b.n], TILE_THREADS, 0, stream>>>(*v, b);
+    pass<R, CUT_ELEMENTS, reorder<R>>(v, b, stream);
 }
 
 template <class R> static void run_batch(const view *v, const soap_batch &b, int collect, cudaStream_t stream) {
-    const unsigned tiles = b.first[CUT_ELEMENTS][b.n], squares = b.first[CUT_SQUARES][b.n];
-    load_kernel<R><<<tiles, TILE_THREADS, 0, stream>>>(*v, b);
-    if (!b.kept && squares > 0) load_squares_kernel<R><<<squares, TILE_THREADS, 0, stream>>>(*v, b);
+    const bool squares = b.first[CUT_SQUARES][b.n] > 0;
+    pass<R, CUT_ELEMENTS, load<R>>(v, b, stream);
+    if (!b.kept && squares) pass<R, CUT_SQUARES, load_squares<R>>(v, b, stream);
     turn<R>(v, b, TURN_GRADIENT, stream);
-    moments_kernel<R><<<tiles, TILE_THREADS, 0, stream>>>(*v, b);
+    pass<R, CUT_ELEMENTS, moments<R>>(v, b, stream);
     turn<R>(v, b, TURN_MOMENT, stream);
-    divide_kernel<R><<<tiles, TILE_THREADS, 0, stream>>>(*v, b);
+    pass<R, CUT_ELEMENTS, divide<R>>(v, b, stream);
     turn<R>(v, b, TURN_BACK, stream);
     step<R>(v, b, collect, stream);
-    if (squares > 0) renew_bases<R>(v, b, stream);
-    settle_kernel<R><<<tiles, TILE_THREADS, 0, stream>>>(*v, b);
-    if (!b.kept && squares > 0) settle_squares_kernel<R><<<squares, TILE_THREADS, 0, stream>>>(*v, b);
+    if (squares) renew_bases<R>(v, b, stream);
+    pass<R, CUT_ELEMENTS, settle<R>>(v, b, stream);
+    if (!b.kept && squares) pass<R, CUT_SQUARES, settle_squares<R>>(v, b, stream);
 }
 
 template <class R> static void run_type(const view *v, int collect, cudaStream_t stream) {

@@ -51,10 +51,10 @@ static void add_counts(stats_counts *to, const device_counts *from) {
             to->least[which] = from_order(from->least[which]);
             to->most[which] = from_order(from->most[which]);
         }
-        for (int i = 0; i < FINE_BINS; i++) to->fine[which][i] = (int64_t)from->fine[which][i];
+        for (int i = 0; i < FINE_BINS; i++) to->fine[which][i] = (int64_t)from->bins.fine[which][i];
         for (int i = 0; i < ADAMOD_HIST_BINS; i++) {
-            to->histogram[which][i] = (int64_t)from->histogram[which][i];
-            to->idle[which][i] = (int64_t)from->idle[which][i];
+            to->histogram[which][i] = (int64_t)from->bins.histogram[which][i];
+            to->idle[which][i] = (int64_t)from->bins.idle[which][i];
         }
     }
 }

@@ -2,6 +2,7 @@
 #ifndef ADAMOD_CUDA_UPDATE_KERNELS_CUH
 #define ADAMOD_CUDA_UPDATE_KERNELS_CUH
 
+#include "kernels/cuda/collect.cuh"
 #include "kernels/cuda/update_any.cuh"
 #include "kernels/cuda/update_bf16.cuh"
 #include "kernels/cuda/update_four.cuh"
@@ -78,8 +79,7 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     }
 }
 
-/* The same with statistics. A block of threads takes a chunk, a warp BLOCK elements of it at a time, so that sums come
- * in the library's order. */
+/* The update with statistics: a block of threads takes a chunk. */
 template <class RULE, bool Q8>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
     collect_kernel(const __grid_constant__ view v, int variant, int f64, int kind) {
@@ -92,50 +92,26 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     if (kind_of(&t, RULE::has & HAS_BF16) != kind) return;
     if (threadIdx.x == 0) v.sums[2 * blockIdx.x] = v.sums[2 * blockIdx.x + 1] = 0;
     if (!t.g) return;
-    counts.clear();
     const array_step &now = v.now[c.tensor];
     const typename RULE::K k = real<R>::of(now);
     const int64_t first = c.index * v.chunk, last = first + v.chunk < t.count ? first + v.chunk : t.count;
-    const int warps = UPDATE_THREADS / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    double grads = 0, updates = 0;
-    int round = 0;
-    extremes seen;
-    for (int64_t at = first; at < last; at += warps * BLOCK, round++) {
-        const int64_t block = at + warp * BLOCK;
-        double sum[2] = {0, 0};
-        states_q8<RULE> next;
-        for (int r = 0; r < BLOCK && block + r < last; r += 32) {
-            const int64_t i = block + r + lane;
-            const int lanes = last - block - r < 32 ? (int)(last - block - r) : 32;
-            double distance = 0;
-            if (lane < lanes) {
-                R before;
-                element<R> x = load_element<RULE, Q8>(t, now, k, i, &before);
-                sum[0] += (double)x.g * (double)x.g;
-                x = update_element<RULE>(x, k);
-                store_element<RULE, Q8>(t, now, block, (uint32_t)(r + lane), x);
-                if (Q8) next.keep(r % Q8_BLOCK / 32, x);
-                distance = (double)x.p - (double)before;
-                counts.add(v, &seen, (double)x.eta, (double)x.step, (RULE::states & STATE_V) && x.v == 0);
-                counts.look(x.p, x.m, x.v, x.s, x.t, x.u);
-            }
-            sum[1] = add_in_order(sum[1], distance * distance, lanes);
-            /* the last of a block in 8 bits */
-            const int64_t begin = block + r / Q8_BLOCK * Q8_BLOCK;
-            if (Q8 && ((r + 32) % Q8_BLOCK == 0 || block + r + 32 >= last)) {
-                next.store(t, begin, last, now.key);
-            }
-        }
-        sum[0] = sum_lanes(sum[0]);
-        shared.gather(round, sum, active_warps(at, last), [&](int j, double y) {
-            if (j == 0) grads += y;
-            else updates += y;
+    states_q8<RULE> next;
+    collect_elements<R>(
+        v, t.group, first, last, &counts, &shared, v.sums + 2 * blockIdx.x,
+        [&](int64_t block, uint32_t at) {
+            collected<R> y;
+            y.x = load_element<RULE, Q8>(t, now, k, block + at, &y.before);
+            y.g = y.x.g;
+            y.x = update_element<RULE>(y.x, k);
+            store_element<RULE, Q8>(t, now, block, at, y.x);
+            if (Q8) next.keep((int)at % Q8_BLOCK / 32, y.x);
+            y.still = (RULE::states & STATE_V) && y.x.v == 0;
+            return y;
+        },
+        [&](int64_t block, int r) { /* after the last elements of a block in 8 bits */
+                                    if (Q8 && ((r + 32) % Q8_BLOCK == 0 || block + r + 32 >= last))
+                                        next.store(t, block + r / Q8_BLOCK * Q8_BLOCK, last, now.key);
         });
-    }
-    counts.flush(seen, &v.counts[t.group]);
-    if (threadIdx.x != 0) return;
-    v.sums[2 * blockIdx.x] = grads;
-    v.sums[2 * blockIdx.x + 1] = updates;
 }
 
 #endif
