@@ -1,7 +1,6 @@
-/* Adafactor's driver: its update, in the passes of ../../adafactor.c, over chunks of whole rows: R or v, and the size of the
- * parameter; C, the mean of each matrix's R, and the root that R of each row is divided by; the size of the update; the
- * parameter. Sums are taken in the library's order: those of blocks come first, by as many warps as there are, and wait in
- * memory until they are added up. */
+/* Adafactor's driver, in the passes of rules/adafactor.c over chunks of whole rows: R or v, and the size of the parameter;
+ * C, the mean of each matrix's R, and the root by which R of each row is divided; the size of the update; the parameter.
+ * Sums are in the library's order: warps store those of blocks, which are then added in order. */
 #include "kernels/cuda/collect.cuh"
 #include "kernels/cuda/formulas.cuh"
 #include "kernels/cuda/joins.cuh"
@@ -10,9 +9,9 @@
 #include <type_traits>
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
-enum { NARROW = 8 };                 /* a thread takes a row of no more columns, or a warp */
-enum { WIDE = 4096 };                /* a block of threads takes one of more */
-enum { EACH = 8, PART = 32 * EACH }; /* elements that a lane has on their way at a time, and a warp */
+enum { NARROW = 8 };                 /* a thread takes a row of up to NARROW columns, else a warp */
+enum { WIDE = 4096 };                /* a block of threads takes a row of more columns */
+enum { EACH = 8, PART = 32 * EACH }; /* elements that a lane loads at a time, and a warp */
 static_assert(BLOCK % PART == 0 && STRIP == 32, "a block is whole parts, a strip a warp");
 
 /* The workspace: for each row, the root of R over its mean. */
@@ -31,8 +30,8 @@ static __device__ __forceinline__ double root_of(double x) { return sqrt(x); }
 static __device__ __forceinline__ float finite_of(float rate) { return rate > FLT_MAX ? FLT_MAX : rate; }
 static __device__ __forceinline__ double finite_of(double rate) { return rate > DBL_MAX ? DBL_MAX : rate; }
 
-/* Most arrays have fewer elements than 32 bits can count, and a GPU divides those sooner. Of others there are fewer than 2^53:
- * the quotient of doubles is at most one off. */
+/* 32-bit division is faster, and enough for most arrays. Others have fewer than 2^53 elements, so that the quotient of
+ * doubles is at most one off. */
 static __device__ __forceinline__ int64_t divide(int64_t a, int64_t b, int64_t *rest) {
     if (((uint64_t)a | (uint64_t)b) >> 32) {
         int64_t q = (int64_t)((double)a / (double)b), r = a - q * b;
@@ -45,7 +44,7 @@ static __device__ __forceinline__ int64_t divide(int64_t a, int64_t b, int64_t *
     return (int64_t)((uint32_t)a / (uint32_t)b);
 }
 
-/* Elements of types that are looked up each time. Not inline, or there would be very many of them. */
+/* Types known only at run time. Not inlined, since there would be too many copies. */
 template <class R> static __device__ __noinline__ R load_any(const void *array, int type, int64_t i) {
     return load_as<R>(array, type, i);
 }
@@ -80,14 +79,14 @@ template <class R, int PATH> struct row_pass {
     typedef R real_type;
     enum { way = way_of(sizeof(R) == 8, PATH) };
     const view &v;
-    const device_tensor t; /* copies, which stores cannot change */
+    const device_tensor t; /* a copy, which stores cannot alias */
     const typename real<R>::coef k;
     const array_step &now;
     uint64_t key;
     int64_t tensor;
     bool transform, factored;
     int64_t first, last;
-    int64_t blocks; /* where its sums of blocks begin */
+    int64_t blocks; /* index of its first sum of a block */
 
     __device__ row_pass(const view &all, int64_t chunk)
         : v(all), t(all.tensors[all.row_chunks[chunk].tensor]), k(real<R>::of(all.now[all.row_chunks[chunk].tensor])),
@@ -103,7 +102,7 @@ template <class R, int PATH> struct row_pass {
         if (PATH == PATH_ANY) return load_any<R>(array, type, i);
         return bf16 ? (R)bf16_to_f32(((const uint16_t *)array)[i]) : (R)((const float *)array)[i];
     }
-    /* The gradient as it lies in memory, and as the rule sees it. */
+    /* The gradient in memory, and as the rule sees it. */
     __device__ __forceinline__ R raw(int64_t i) const {
         return load(t.g, t.g_type, i, PATH == PATH_MASTER || PATH == PATH_BF16);
     }
@@ -133,9 +132,9 @@ template <class R, int PATH> struct row_pass {
             store_any<R>(&v.tensors[tensor], -1, block, at, x, key);
         }
     }
-    /* A number that is written alone is a block of its own. */
+    /* A number written alone is a block of its own. */
     __device__ __forceinline__ void put(int which, int64_t i, double x) const { store(which, i, 0, (R)x); }
-    /* The number of the row in which an element is. */
+    /* The row of an element. */
     __device__ __forceinline__ int64_t row_of(int64_t i) const {
         int64_t column;
         return divide(i, t.cols, &column);
@@ -144,7 +143,7 @@ template <class R, int PATH> struct row_pass {
         const double x = now.wide.beta2 * old + now.wide.beta2c * (mean + now.wide.eps);
         return adamod__saturated(x, t.state_type == ADAMOD_F64);
     }
-    /* The lesser of a rate and its running average, if there is one: the momental bound. */
+    /* The momental bound: the lesser of a rate and its running average, if there is one. */
     __device__ __forceinline__ R bound(R rate, int64_t block, uint32_t at) const {
         if (!t.state[3]) return rate;
         const R s = k.beta3 * state(3, block + at) + k.beta3c * rate;
@@ -152,14 +151,14 @@ template <class R, int PATH> struct row_pass {
         return s < rate ? s : rate;
     }
 
-    /* What gradients are multiplied by, times scale: of a lane's elements i, i + 32, ... before end, which are those of
-     * a warp from i minus the lane's number on. */
+    /* Factors of gradients, times scale, for a lane's elements i, i + 32, ... before end. The warp's elements begin at i
+     * minus the lane's number. */
     __device__ __forceinline__ void rates(R (&rate)[EACH], int64_t i, int64_t end, double scale) const {
         if (!factored) rates_of_v(rate, i, end, (R)scale);
         else rates_of_rows(rate, i, end, scale);
     }
 
-    /* Of one. */
+    /* The factor of one element. */
     __device__ __forceinline__ R rate_of(int64_t i, double scale) const {
         if (!factored) return finite_of((R)scale / root_of(state(1, i)));
         int64_t column, in_matrix;
@@ -243,7 +242,7 @@ template <class P> static __device__ __forceinline__ double gradient_squares(con
         [&](typename P::real_type x, int64_t i) { return p.shape(x, i); });
 }
 
-/* How a launch cuts chunks: so many blocks of threads each. */
+/* Blocks of threads for a chunk. */
 static int tiles_of(const view *v) { return (int)((v->chunk + WARPS * BLOCK - 1) / (WARPS * BLOCK)); }
 
 /* Calls body(first element, elements, number in the chunk) for each block of elements that this warp takes. */
@@ -257,7 +256,7 @@ static __device__ __forceinline__ void each_block(const P &p, int tile, int tile
 
 /* ---- first pass: R, or v; and the sum of squares of the parameter ---- */
 
-/* The order of sum_lanes, of n <= NARROW elements that a thread has. */
+/* Sums n <= NARROW elements in one thread, in the order of sum_lanes. */
 template <class P> static __device__ __forceinline__ double few_squares(const P &p, int64_t first, int n) {
     double c[NARROW];
 #pragma unroll
@@ -351,7 +350,7 @@ template <class P> static __device__ __forceinline__ void put_column(const P &p,
     p.put(2, column, p.average(p.get(2, column), sum / (double)p.t.rows));
 }
 
-/* STRIP columns of large matrices: all warps read, two tiles ahead, and leave squares; one adds, row by row. */
+/* STRIP columns of a large matrix: all warps load, two tiles ahead, and store squares; one adds them, row by row. */
 enum { DEEP = 8, STRIP_ROWS = WARPS * DEEP };
 typedef double strip_tile[STRIP_ROWS][STRIP];
 
@@ -380,7 +379,7 @@ template <class P> struct strip_columns {
             x[j] = row < rows ? p.raw(from + row * p.t.cols) : (R)0;
         }
     }
-    /* The rows from first on, which x has of; then asks for more. */
+    /* Adds the rows from first on, which x holds; then loads more. */
     __device__ __forceinline__ void add(R (&x)[DEEP], int64_t first, int tile) {
 #pragma unroll
         for (int j = 0; j < DEEP; j++) {
@@ -424,7 +423,7 @@ template <class P> static __device__ __forceinline__ double row_root(const P &p,
     return sqrt(p.get(1, row) / mean);
 }
 
-/* Of small matrices a thread takes all of one, or a column. */
+/* Small matrices: a thread takes one, or a column. */
 template <class P> static __device__ __forceinline__ void small_matrices(const P &p) {
     const matrices_in<P> all(p);
     for (int64_t m = all.first + threadIdx.x; m < all.last; m += THREADS) {
@@ -447,7 +446,7 @@ template <class P> static __device__ __forceinline__ void small_matrices(const P
     }
 }
 
-/* Of others a warp adds up R of one, and a block of threads takes the roots of those. */
+/* Other matrices: a warp adds up R of one, and a block of threads takes the roots. */
 template <class P> static __device__ __forceinline__ void large_matrices(const P &p, double *numbers) {
     __shared__ double means[WARPS];
     const matrices_in<P> all(p);
@@ -470,7 +469,7 @@ template <class P> static __device__ __forceinline__ void large_matrices(const P
     }
 }
 
-/* Blocks of threads for the chunks come first, since one of them may take long, then those for strips. */
+/* Blocks of threads for chunks come first, since one of them may take long; then those for strips. */
 template <class P> static __global__ void __launch_bounds__(THREADS, 3) columns_kernel(const __grid_constant__ view v) {
     __shared__ strip_tile memory[2];
     static_assert(sizeof memory >= WARPS * ORDERED * sizeof(double), "for either");
@@ -517,7 +516,7 @@ static __global__ void __launch_bounds__(THREADS, 4) update_norm_kernel(const __
 
 /* ---- between the passes ---- */
 
-/* Both sums of each chunk, a warp for each. */
+/* Both sums of a chunk, by a warp. */
 static __global__ void __launch_bounds__(THREADS) join_kernel(const __grid_constant__ view v) {
     __shared__ double numbers[WARPS][ORDERED];
     const int64_t chunk = blockIdx.x * (int64_t)WARPS + threadIdx.x / 32;
@@ -528,8 +527,8 @@ static __global__ void __launch_bounds__(THREADS) join_kernel(const __grid_const
     join_blocks(v, c.tensor, chunk, first, first + size < t.count ? first + size : t.count, numbers[threadIdx.x / 32]);
 }
 
-/* A parameter's own coefficients, a warp for each: lr and decay, from the root mean square of the parameter; high, what u
- * is to be multiplied by, from that of the update. */
+/* Coefficients of a parameter, by a warp: lr and decay from the root mean square of the parameter; high, the factor of u,
+ * from that of the update. */
 static __global__ void __launch_bounds__(THREADS) coefficients_kernel(const __grid_constant__ view v) {
     __shared__ double numbers[WARPS][ORDERED];
     const int64_t i = blockIdx.x * (int64_t)WARPS + threadIdx.x / 32;
@@ -548,7 +547,7 @@ static __global__ void __launch_bounds__(THREADS) coefficients_kernel(const __gr
 
 /* ---- fourth pass: the parameter ---- */
 
-/* Element at of a block, whose update is u; m is its average before. */
+/* Updates element at of a block by u; m is its average before. */
 template <class RULE, class P>
 static __device__ __forceinline__ element<typename RULE::R> apply(const P &p, int64_t block, uint32_t at,
                                                                   typename RULE::R before, typename RULE::R m,
@@ -607,7 +606,7 @@ static __global__ void __launch_bounds__(THREADS, 3) update_kernel(const __grid_
     });
 }
 
-/* The same with statistics: a block of threads takes a chunk. */
+/* The update with statistics: a block of threads takes a chunk. */
 template <class RULE, class P>
 static __device__ void pass_collect(const P &p, shared_counts *counts, rounds<2> *shared) {
     typedef typename RULE::R R;
@@ -644,11 +643,11 @@ static __global__ void __launch_bounds__(THREADS) collect_kernel(const __grid_co
     }
 }
 
-/* ---- all of it ---- */
+/* ---- launches ---- */
 
 static unsigned blocks_for(int64_t warps) { return (unsigned)((warps + WARPS - 1) / WARPS); }
 
-/* Calls body with a pointer to the type of each way that a tensor has. */
+/* Calls body with a null pointer to the pass of each way that occurs. */
 template <class BODY> static void each_way(const view *v, BODY body) {
     bool there[WAYS] = {};
     for (int64_t i = 0; i < v->n; i++) there[way_of(&v->host_tensors[i])] = true;

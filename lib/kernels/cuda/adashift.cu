@@ -1,18 +1,18 @@
-/* AdaShift's driver: with spatial = max, v of a tensor, which is one number: see ../../adashift.c. */
+/* AdaShift's driver for spatial = max, where v of a tensor is one number (rules/adashift.c). */
 #include "kernels/cuda/joins.cuh"
 
 static __device__ bool is_spatial(const view &v, int64_t i) {
     return v.tensors[i].g && v.tensors[i].variant == 1 && v.tensors[i].count > 0;
 }
 
-/* Where the largest of a tensor is found, by its bits, which order as the numbers do: 0 again when it was read. */
+/* A tensor's largest, by its bits, which order as the numbers do. Reset to 0 when it is read. */
 static __device__ unsigned long long *largest_of(const view &v, int64_t i) {
     return (unsigned long long *)v.block_sums + 2 * first_block(v, i, 0, v.first_chunk[i]);
 }
 
 enum { SPATIAL_EACH = 16 }; /* elements of a thread */
 
-/* In f32 by the bits, whose order is the numbers'. */
+/* In f32 by the bits, which order as the numbers do. */
 template <int TYPE>
 static __device__ __forceinline__ double known_largest(const device_tensor &t, int64_t at, int64_t left) {
     float x[SPATIAL_EACH];
@@ -34,7 +34,7 @@ static __device__ double any_largest(const device_tensor &t, int64_t at, int64_t
     return largest_lane(most);
 }
 
-/* The largest of what leaves the queue; so many blocks of threads share a chunk. */
+/* The largest element that leaves the queue; `tiles` blocks of threads share a chunk. */
 static __global__ void __launch_bounds__(SUM_THREADS) spatial_kernel(const __grid_constant__ view v, int tiles) {
     const piece c = v.chunks[blockIdx.x / (unsigned)tiles];
     const device_tensor &t = v.tensors[c.tensor];

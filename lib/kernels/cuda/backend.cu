@@ -1,4 +1,4 @@
-/* libadamod_cuda's table of functions: devices, memory, what changes between steps, and the order of launches. */
+/* libadamod_cuda's table of functions: devices, memory, changes between steps, and the order of launches. */
 #include "kernels/cuda/cuda_host.h"
 #include "kernels/half.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- errors ---- */
 
-/* Not shared state: each thread has its own, as with errno. */
+/* One for each thread, as errno. */
 static thread_local char message[400] = "no error";
 
 adamod_status fail(adamod_status status, const char *format, ...) {
@@ -25,7 +25,7 @@ static const char *last_error(void) { return message; }
 adamod_status no_memory(void) { return fail(ADAMOD_ERROR_MEMORY, "cuda: out of host memory"); }
 
 adamod_status failed_call(const adamod__device *d, cudaError_t error, const char *what) {
-    (void)cudaGetLastError(); /* so that it is not met again */
+    (void)cudaGetLastError(); /* so that the next call does not report it */
     if (error == cudaErrorNoKernelImageForDevice) {
         return fail(ADAMOD_ERROR_DEVICE,
                     "cuda:%d (%s): this library has no code for it: build it for its compute "
@@ -116,7 +116,7 @@ static void device_release(adamod__device *d, void *memory) {
 void keep(adamod__device *d, void *memory) {
     if (!memory) return;
     void **grown = (void **)realloc(d->kept, (size_t)(d->n_kept + 1) * sizeof *grown);
-    if (!grown) return; /* lost, rather than freed under a graph */
+    if (!grown) return; /* leaked, rather than freed under a graph */
     d->kept = grown;
     d->kept[d->n_kept++] = memory;
 }
@@ -245,7 +245,7 @@ adamod_status capturing(adamod__device *d, int *yes) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     device_guard guard(d->index);
     *yes = 0;
-    /* The default stream may not be asked while another is captured, and cannot be captured itself. */
+    /* The default stream cannot be captured, and may not be queried while another is. */
     if (!d->stream) return ADAMOD_OK;
     TRY(d, cudaStreamIsCapturing(d->stream, &status));
     *yes = status != cudaStreamCaptureStatusNone;
@@ -265,7 +265,7 @@ static adamod_status set_stream(adamod__device *d, void *stream) {
         d->stream = from;
         return status;
     }
-    /* A graph cannot wait for what is outside of it; who captures sees to that. */
+    /* A graph cannot wait for work outside it; the capturing program orders that. */
     if (before || after) return ADAMOD_OK;
     TRY(d, cudaEventRecord(d->event, from));
     TRY(d, cudaStreamWaitEvent(to, d->event, 0));
@@ -278,7 +278,7 @@ static adamod_status sync_device(adamod__device *d) {
     return ADAMOD_OK;
 }
 
-/* ---- what changes between steps ---- */
+/* ---- changes between steps ---- */
 
 static void repoint(adamod__device *d, int64_t i, void *p, const void *g) {
     d->tensors[i].p = p;
@@ -375,7 +375,7 @@ static adamod_status set_ranks(adamod__device *d, const adamod__ranks *parts) {
 
 /* ---- the step ---- */
 
-/* A graph must not see pointers that change later, so it has a table of its own, filled behind the capture's back. */
+/* A graph must not see pointers that change later, so it has its own table, copied outside the capture. */
 static adamod_status freeze_table(adamod__device *d, view *v) {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     const size_t bytes = (size_t)d->v.n * sizeof *d->tensors;

@@ -1,10 +1,10 @@
-/* Eigenvectors and orthogonal factors of ../../eigen.h by teams of blocks of threads: the same operations on every number in
+/* Eigenvectors and orthogonal factors (optim/eigen.h) by teams of blocks of threads: the same operations on every number in
  * the same order, so that bits are the CPU's.
  *
- * A block has whole columns of the matrix, whose sums one of its warps takes from top to bottom, while the others are at the
- * rows below. A reflection is applied in the same pass over the matrix in which the sums for the next are taken, so that each
- * reads and writes it once. The vectors of reflections are kept in rows above the diagonal. A team's blocks meet at barriers,
- * and so must all be on the device at once. Rotations are another launch: there no block waits for another. */
+ * A block has whole columns of the matrix. One of its warps adds their sums from top to bottom, while the others work on
+ * the rows below. A reflection is applied in the pass that takes the sums for the next one, so that each pass reads and
+ * writes the matrix once. Vectors of reflections are kept in rows above the diagonal. A team's blocks meet at barriers, so
+ * all must be on the device at once. Rotations are another launch, in which no block waits for another. */
 #ifndef ADAMOD_CUDA_BASES_CUH
 #define ADAMOD_CUDA_BASES_CUH
 
@@ -12,30 +12,30 @@
 
 #include <float.h>
 
-/* A block's columns, one for each lane; warps that read and write rows, so many at a time; and one that adds. */
+/* A block's columns, one for each lane; warps that load and store rows, BASIS_EACH at a time; one more warp adds. */
 enum { BASIS_COLUMNS = 32, BASIS_WARPS = 4, BASIS_EACH = 16, BASIS_ROWS = BASIS_WARPS * BASIS_EACH };
 enum { BASIS_THREADS = 32 * (BASIS_WARPS + 1) };
 
-enum { TURN_THREADS = 256 }; /* of a block that turns as many columns */
+enum { TURN_THREADS = 256 }; /* of a block, each with a column */
 
-/* Blocks that a matrix of n columns is worth, in a team and where it is turned. */
+/* Blocks for a matrix of n columns, in a team and for rotations. */
 static __host__ __device__ inline int64_t basis_blocks(int64_t n) { return (n + BASIS_COLUMNS - 1) / BASIS_COLUMNS; }
 static __host__ __device__ inline int64_t turn_blocks(int64_t n) { return (n + TURN_THREADS - 1) / TURN_THREADS; }
 
-/* Numbers of workspace. */
+/* Doubles of workspace. */
 static __host__ __device__ inline int64_t basis_numbers(int64_t n) {
     return n * n + 9 * n + 1 + 2 * basis_blocks(n) + turn_blocks(n) * 5 * n;
 }
 
-/* What is where. */
+/* The workspace. */
 struct basis {
     int64_t n;
     double *a; /* n x n */
     double *v[3], *w[2], *scales, *d, *e;
     int64_t *order; /* of columns, the caller's */
-    double *finite; /* whether a was */
-    double *of;     /* what each block of a team has found */
-    double *own;    /* 5 n for each block that turns columns */
+    double *finite; /* 1 if a was finite */
+    double *of;     /* the largest, and finite, of each block of a team */
+    double *own;    /* 5 n for each block of rotations */
 
     __device__ basis(double *space, int64_t size) : n(size), a(space) {
         double *at = space + n * n;
@@ -58,9 +58,9 @@ struct basis_memory {
 
 /* One reflection. */
 struct reflection {
-    const double *v; /* but for element at, which is head */
+    const double *v; /* except element at, which is head */
     int64_t at;
-    double head, scale; /* scale 0: there is nothing to reflect */
+    double head, scale; /* scale 0: no reflection */
 
     __device__ __forceinline__ double of(int64_t i) const { return i == at ? head : v[i]; }
 };
@@ -74,18 +74,18 @@ struct team : basis {
     __device__ team(double *space, int64_t size, int this_rank, int of_blocks, unsigned *counter, basis_memory *memory)
         : basis(space, size), rank(this_rank), blocks(of_blocks), met(counter), expected(0), shared(memory) {}
 
-    /* A thread of the team, and how many there are. */
+    /* This thread's number in the team, and the number of threads. */
     __device__ __forceinline__ int64_t first() const { return (int64_t)rank * BASIS_THREADS + threadIdx.x; }
     __device__ __forceinline__ int64_t stride() const { return (int64_t)blocks * BASIS_THREADS; }
     /* Whether column j is this block's. */
     __device__ __forceinline__ bool owns(int64_t j) const { return j / BASIS_COLUMNS % blocks == rank; }
-    /* f(j) of its columns, each by a thread of the first warp. */
+    /* f(j) for its columns, each by a thread of the first warp. */
     template <class F> __device__ __forceinline__ void columns(F f) const {
         if (threadIdx.x >= BASIS_COLUMNS) return;
         for (int64_t j = (int64_t)rank * BASIS_COLUMNS + threadIdx.x; j < n; j += (int64_t)blocks * BASIS_COLUMNS) f(j);
     }
 
-    /* Until all threads of all blocks are here; what they wrote before can be seen after. */
+    /* Waits for all threads of all blocks; their writes before are visible after. */
     __device__ void meet() {
         __syncthreads();
         if (threadIdx.x == 0 && blocks > 1) {
@@ -98,7 +98,7 @@ struct team : basis {
         __syncthreads();
     }
 
-    /* A sum one after the other, which all threads have. */
+    /* A sum in order; all threads have it. */
     template <class F> __device__ double in_order(int64_t count, F f) {
         if (threadIdx.x < 32) {
             const double sum = sum_in_order(count, shared->numbers, f);
@@ -111,7 +111,7 @@ struct team : basis {
     }
 };
 
-/* The reflection that turns v from element at on into its first alone, which is *to. */
+/* The reflection that turns v from element at on into (*to, 0, ..., 0). */
 static __device__ reflection reflection_of(team &t, const double *v, int64_t at, double *to) {
     const double rest = t.in_order(t.n - at - 1, [&](int64_t i) { return v[at + 1 + i] * v[at + 1 + i]; });
     reflection r = {v, at, v[at], 0};
@@ -124,9 +124,9 @@ static __device__ reflection reflection_of(team &t, const double *v, int64_t at,
     return r;
 }
 
-/* Columns from col on, of rows from row to n. For each thread there is begin(j) of its column j. Then load(i, slot) fills in
- * what all need of row i, next of it; update(i, j, a, slot) returns what takes the place of a; and that times next is summed
- * over the rows, for end(j, sum). */
+/* A pass over columns col to n of rows row to n. Each thread calls begin(j) for its column j. load(i, slot) sets what all
+ * threads need of row i, among it next; update(i, j, a, slot) returns the new a; end(j, sum) gets the sum over rows of a
+ * times next. */
 template <class LOAD, class BEGIN, class UPDATE, class END>
 static __device__ __forceinline__ void over_columns(const team &t, int64_t row, int64_t col, LOAD load, BEGIN begin,
                                                     UPDATE update, END end) {
@@ -171,11 +171,11 @@ static __device__ __forceinline__ void over_columns(const team &t, int64_t row, 
 
 /* ---- from reflections to the matrix that they make ---- */
 
-/* a's rows have reflections: that from element f on is in row f - shift, behind the diagonal, with 1 at f if shift is 0; its
- * scale is scales[f]. a becomes their product. */
+/* Row f - shift of a has the reflection from element f on, behind the diagonal, with 1 at f if shift is 0; its scale is
+ * scales[f]. a becomes their product. */
 static __device__ void multiply_reflections(team &t, int shift) {
     const int64_t n = t.n;
-    /* One step ahead, since rows are overwritten. */
+    /* Fetches one step ahead, since rows are overwritten. */
     const auto fetch = [&](int64_t f, int64_t j) {
         if (f < 0 || j < f || j >= n) return;
         t.v[f % 3][j] = shift == 0 && j == f ? 1 : f < shift ? 0 : t.a[(f - shift) * n + j];
@@ -203,7 +203,7 @@ static __device__ void multiply_reflections(team &t, int shift) {
                 t.w[0][j] = sum;
                 fetch(f - 1, j);
             });
-        /* column f - 1 takes no part yet, but has an element of the vector */
+        /* column f - 1 is not in this pass, but has an element of the vector */
         if (f > 0 && t.owns(f - 1) && threadIdx.x == 0) fetch(f - 1, f - 1);
         t.meet();
     }
@@ -216,7 +216,7 @@ static __device__ void orthogonal_factor(team &t) {
     reflection last = {t.v[0], -1, 0, 0};
     for (int64_t k = 0; k + 1 < n; k++) {
         double *v = t.v[k % 3], to;
-        if (t.owns(k)) { /* the column as the last reflection leaves it */
+        if (t.owns(k)) { /* the column after the last reflection */
             const double weight = last.scale != 0 ? t.w[0][k] : 0;
             for (int64_t i = k + threadIdx.x; i < n; i += BASIS_THREADS) {
                 const double x = t.a[i * n + k];
@@ -248,11 +248,11 @@ static __device__ void orthogonal_factor(team &t) {
 
 /* ---- eigenvectors ---- */
 
-/* What a - (v w^T + w v^T) is made of; scale 0: nothing. */
+/* The update a - (v w^T + w v^T); scale 0: none. */
 struct rank_two {
     reflection r;
     const double *w;
-    double share; /* of v in w, to be taken away */
+    double share; /* of v in w, to be subtracted */
 
     __device__ __forceinline__ double weight(int64_t i) const { return w[i] - share * r.of(i); }
     __device__ __forceinline__ double of(double x, int64_t i, int64_t j) const {
@@ -260,7 +260,7 @@ struct rank_two {
     }
 };
 
-/* a becomes diagonals d and e, and then the matrix whose columns turn it so. */
+/* a becomes diagonals d and e, then the matrix whose columns reduce it to them. */
 static __device__ void tridiagonal(team &t) {
     const int64_t n = t.n;
     const bool leads = t.rank == 0 && threadIdx.x == 0;
@@ -325,15 +325,15 @@ static __device__ void transpose(team &t) {
     t.meet();
 }
 
-/* One implicit step of the QL algorithm on diagonals l to m, by one thread. Rotations of rows i and i + 1 are c[i] and s[i],
- * from m - 1 down to the row that is returned. */
+/* An implicit QL step on diagonals l to m, by one thread. Rotations of rows i and i + 1 are cosine[i] and sine[i], from m -
+ * 1 down to the row returned. */
 static __device__ int64_t ql_step(double *d, double *e, double *cosine, double *sine, int64_t l, int64_t m) {
     const double half = (d[l + 1] - d[l]) / (2 * e[l]), root = sqrt(half * half + 1);
     double g = d[m] - d[l] + e[l] / (half + (half < 0 ? -root : root)), s = 1, c = 1, p = 0;
     for (int64_t i = m - 1; i >= l; i--) {
         const double f = s * e[i], b = c * e[i], r = sqrt(f * f + g * g);
         e[i + 1] = r;
-        if (r == 0) { /* the matrix has come apart */
+        if (r == 0) { /* the matrix splits */
             d[i + 1] -= p;
             e[m] = 0;
             return i + 1;
@@ -354,10 +354,10 @@ static __device__ int64_t ql_step(double *d, double *e, double *cosine, double *
     return l;
 }
 
-/* Rows first to from of column j, turned against each other from the last two on. */
+/* Rotates rows first to from of column j, the last two first. */
 static __device__ void rotate_column(const basis &x, int64_t j, const double *cosine, const double *sine, int64_t first,
                                      int64_t from) {
-    enum { EACH = 8 }; /* on their way at once */
+    enum { EACH = 8 }; /* loaded at once */
     const int64_t n = x.n;
     double y = x.a[from * n + j];
     for (int64_t at = from - 1; at >= first; at -= EACH) {
@@ -383,7 +383,7 @@ struct turn_memory {
     int64_t from, to, turns;
 };
 
-/* Every block does all of it with diagonals of its own, and turns its own columns. False if it takes too long. */
+/* Every block does all steps with its own diagonals, and rotates its own columns. False if it takes too long. */
 static __device__ bool ql(const basis &x, double *own, int64_t column, turn_memory *m) {
     const int64_t n = x.n;
     double *d = own, *e = d + n, *cosine = e + n, *sine = cosine + n;
@@ -413,7 +413,8 @@ static __device__ bool ql(const basis &x, double *own, int64_t column, turn_memo
     return m->turns == 0;
 }
 
-/* Which row is to be where, by a warp: as if the largest that is left were exchanged with the first, one after the other. */
+/* Sorts rows, by a warp: place[i] is the row for i, as if the largest left were swapped with the first, one after the
+ * other. */
 static __device__ void sort_rows(double *d, int64_t *place, int64_t n) {
     const int lane = (int)threadIdx.x % 32;
     for (int64_t i = lane; i < n; i += 32) place[i] = i;
@@ -440,7 +441,7 @@ static __device__ void sort_rows(double *d, int64_t *place, int64_t n) {
     }
 }
 
-/* Eigenvectors of a symmetric matrix, which is given by get(i), number by number: up to three diagonals. */
+/* The first part of the eigenvectors of a symmetric matrix with elements get(i): reduces it to three diagonals. */
 template <class GET> static __device__ void begin_eigenvectors(team &t, GET get) {
     const int64_t n = t.n;
     double most = 0, finite = 1, *found = &t.shared->term[0][0][0];
@@ -467,7 +468,7 @@ template <class GET> static __device__ void begin_eigenvectors(team &t, GET get)
     }
     if (t.rank == 0 && threadIdx.x == 0) *t.finite = finite;
     if (finite == 0) return;
-    /* by a power of two, so that squares neither overflow nor vanish */
+    /* scaled by a power of two, so that squares neither overflow nor vanish */
     int exponent = 0;
     (void)frexp(most, &exponent);
     for (int64_t i = t.first(); i < n * n; i += t.stride()) t.a[i] = ldexp(get(i), -exponent);
@@ -476,8 +477,8 @@ template <class GET> static __device__ void begin_eigenvectors(team &t, GET get)
     transpose(t);
 }
 
-/* And from there on, for one of turn_blocks: eigenvectors are rows of a, the i-th of them row place[i], which is returned. NULL:
- * what was given is not finite. The block may look at its own columns alone. */
+/* The second part, for one of turn_blocks: eigenvectors are rows of a, the i-th in row place[i]. Returns place, or NULL if
+ * the matrix was not finite. The block may read only its own columns. */
 static __device__ const int64_t *end_eigenvectors(const basis &x, int64_t block, turn_memory *m) {
     double *own = x.own + block * 5 * x.n;
     int64_t *place = (int64_t *)(own + 4 * x.n);

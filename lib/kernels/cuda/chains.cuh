@@ -1,5 +1,5 @@
-/* Products of matrices in f32 or f64 whose every number is one chain of fused multiply-adds in the order of the inner
- * dimension: the bits of ../../matmul.h. A tile of the result for each block of threads, a square of it for each thread. */
+/* Matrix products in f32 or f64. Every number is one chain of fused multiply-adds in the order of the inner dimension, with
+ * the bits of optim/matmul.h. A block of threads has a tile of the result, a thread a square of it. */
 #ifndef ADAMOD_CUDA_CHAINS_CUH
 #define ADAMOD_CUDA_CHAINS_CUH
 
@@ -7,7 +7,7 @@
 
 enum { CHAIN_THREADS = 256, CHAIN_DEPTH = 16 };
 
-/* What a thread has is four squares, half the tile's side apart, of HALF rows and columns: 16 bytes each. */
+/* A thread has four squares of HALF rows and columns, half the tile's side apart; a row of a square is 16 bytes. */
 template <class R> struct chain_cut;
 template <> struct chain_cut<float> {
     enum { TILE = 128, HALF = 4 };
@@ -22,14 +22,14 @@ template <class R> static __host__ __device__ inline int64_t chain_tiles(int64_t
     return (n + chain_cut<R>::TILE - 1) / chain_cut<R>::TILE;
 }
 
-/* Element (i, k) is at data[i * row + k * col], of which one is 1. */
+/* Element (i, k) is at data[i * row + k * col]; row or col is 1. */
 template <class R> struct chain_operand {
     const R *data;
     int64_t row, col;
 };
 
-/* c = beta c + (alpha a) b, where c is m x n, a is m x k and b k x n; c is neither of them. If symmetric, what is below the
- * diagonal is computed, and written on both sides of it. */
+/* c = beta c + (alpha a) b, with c m x n, a m x k, b k x n, and c neither a nor b. If symmetric, the lower half is
+ * computed, and stored on both sides of the diagonal. */
 template <class R> struct chain_product {
     chain_operand<R> a, b;
     R *c;
@@ -51,19 +51,19 @@ static __device__ __forceinline__ void unpack(const float4 &p, float *x) {
 }
 static __device__ __forceinline__ void unpack(const double2 &p, double *x) { x[0] = p.x, x[1] = p.y; }
 
-/* What a thread brings of an operand, DEPTH deep: element (i, k) of it has count rows, from first on. */
+/* A thread's part of CHAIN_DEPTH k of an operand with count rows, from row first on. */
 template <class R> struct chain_copy {
     enum { TILE = chain_cut<R>::TILE, EACH = TILE * CHAIN_DEPTH / CHAIN_THREADS };
     const R *from;
     int64_t rows, depth; /* left of the operand */
-    int64_t col, step;   /* elements from one k to the next; from one of the thread's to its next */
+    int64_t col, step;   /* elements from one k to the next; from one of the thread's elements to its next */
     int i, k, next_i, next_k;
     R x[EACH];
 
     __device__ chain_copy(const chain_operand<R> &o, int64_t first, int64_t count, int64_t K)
         : rows(count - first), depth(K), col(o.col) {
         const int t = (int)threadIdx.x;
-        const bool along = o.col == 1; /* which way elements lie side by side */
+        const bool along = o.col == 1; /* whether consecutive k are adjacent */
         i = along ? t / CHAIN_DEPTH : t % TILE;
         k = along ? t % CHAIN_DEPTH : t / TILE;
         next_i = along ? CHAIN_THREADS / CHAIN_DEPTH : 0;
@@ -88,7 +88,7 @@ template <class R> struct chain_sums {
     enum { TILE = chain_cut<R>::TILE, HALF = chain_cut<R>::HALF, EACH = 2 * HALF };
     R x[EACH][EACH];
 
-    /* Where the thread's number e is along a side of the tile. */
+    /* The place of the thread's number e along a side of the tile. */
     static __device__ __forceinline__ int at(int thread, int e) {
         return (e / HALF) * (TILE / 2) + thread * HALF + e % HALF;
     }
@@ -108,7 +108,7 @@ template <class R> struct chain_sums {
             for (int j = 0; j < EACH; j++) x[i][j] = multiply_add_of(left[i], right[j], x[i][j]);
         }
     }
-    /* f(number, row, column) of those that are the thread's. */
+    /* f(number, row, column) for the thread's numbers. */
     template <class F> __device__ __forceinline__ void each(const chain_product<R> &p, int64_t row, int64_t col, F f) {
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
@@ -134,7 +134,7 @@ static __device__ void multiply_chains(const chain_product<R> &p, int64_t row, i
         auto &now = memory->operand[turn];
         a.store(now[0]);
         b.store(now[1]);
-        __syncthreads(); /* one is enough: what is overwritten next was read before it */
+        __syncthreads(); /* one is enough: the memory overwritten next was read before it */
         if (at + CHAIN_DEPTH < p.k) {
             a.load(at + CHAIN_DEPTH, p.alpha);
             b.load(at + CHAIN_DEPTH, 1);

@@ -1,4 +1,4 @@
-/* What the files of libadamod_cuda share: tables in device memory, and who launches what.
+/* Shared by the files of libadamod_cuda: tables in device memory, and launches.
  *
  * A step is [norm, one block for each chunk] -> [prepare, one block: skip or not, clipping, schedules, step counts, the
  * coefficients of every parameter] -> [the rule's driver, if it has one] -> [update, one launch for all parameters]. */
@@ -10,11 +10,11 @@
 
 #include <cuda_runtime.h>
 
-enum { BLOCK = 512 }; /* elements that the library handles at a time: random numbers and sums go by it */
+enum { BLOCK = 512 }; /* elements of a block: the unit of random numbers and sums */
 enum { UPDATE_THREADS = 256 };
 enum { SUM_THREADS = 512 };
 
-/* How an update reads and writes a parameter's arrays. */
+/* Types of a parameter's arrays, for loads and stores. */
 enum {
     PATH_ANY,    /* one element at a time, whatever the types */
     PATH_F32,    /* all f32 */
@@ -24,7 +24,7 @@ enum {
     PATH_Q8      /* parameter and gradient f32; states in 8 bits */
 };
 
-/* Which kernels update a parameter. */
+/* Kernels that update a parameter. */
 enum {
     KIND_ANY,
     KIND_Q8,   /* states in 8 bits */
@@ -38,13 +38,13 @@ static __host__ __device__ inline int kind_of(const device_tensor *t, bool has_b
     return bf16 && !t->master && has_bf16 ? KIND_BF16 : KIND_ANY;
 }
 
-/* What one parameter's update reads: written by prepare. */
+/* A parameter's update, written by prepare. */
 typedef struct array_step {
     adamod__coef_f64 wide;
     adamod__coef_f32 narrow;
-    int32_t transform; /* the gradient takes more than a factor */
+    int32_t transform; /* the gradient is clipped or decayed, too */
     uint64_t key;      /* of random numbers */
-    int64_t turn;      /* where the queue's array is that this update replaces, in elements */
+    int64_t turn;      /* place of the queue's array that this update replaces, in elements */
 } array_step;
 
 /* A piece of a parameter: elements from index * (the tile's or the chunk's size) on. */
@@ -82,7 +82,7 @@ template <class T> struct counts_of {
 };
 typedef counts_of<unsigned long long> device_counts; /* of a group */
 
-/* All that a kernel may look at. */
+/* Everything a kernel may read. */
 typedef struct view {
     const device_tensor *tensors;
     array_step *now;
@@ -93,7 +93,7 @@ typedef struct view {
     control *shared;
     device_mirror *mirror; /* on the host */
     const device_limit *limits;
-    const piece *chunks;          /* as the library cuts arrays to sum over them */
+    const piece *chunks;          /* the library's pieces for sums */
     const int64_t *first_chunk;   /* of each tensor, and one past the last */
     double *partial;              /* two numbers for each chunk */
     double *largest;              /* one for each chunk */
@@ -108,28 +108,28 @@ typedef struct view {
     double *sums; /* of squares of gradients and of changes, for each chunk */
     const float *edge;
     const uint16_t *bin;
-    /* of drivers with matrices: chunks of whole rows; rows, and strips of columns, of all tensors before each */
+    /* for drivers with matrices: chunks of whole rows; rows, and strips of columns, of all tensors before each */
     const piece *row_chunks;
     const int64_t *first_row_chunk, *first_row, *first_strip;
     void *workspace; /* the driver's */
     int64_t workspace_bytes;
     int64_t n_row_chunks, n_strips;
     double *row_sums; /* as sums, for each chunk of rows */
-    /* on the host, for who launches: as tensors and groups are when the step is asked for */
+    /* on the host, at the time of the step */
     const device_tensor *host_tensors;
     const device_group *host_groups;
 } view;
 
 /* ---- drivers ---- */
 
-/* What a rule that looks at whole arrays launches: see update.h for the CPU's. Defined in its own file, as
- * cuda_NAME_driver, and named in the rule's file. */
+/* Launches of a rule that looks at whole arrays, as cuda_NAME_driver in its own file; named in the rule's file. update.h
+ * has the CPU's. */
 typedef struct cuda_driver {
-    /* Launches what comes after prepare and before the update. collect: of tensors it takes, statistics, too. */
+    /* Launches all between prepare and the update. collect: with statistics of the tensors it takes. */
     void (*run)(const view *v, int collect, cudaStream_t stream);
-    /* The variants that run updates itself, a bit for each; tensors of the others are left to the update. */
+    /* Variants that run updates itself, a bit for each; the update takes the others. */
     uint32_t takes;
-    /* It reads the tables of rows and strips of columns. */
+    /* Needs the tables of rows and strips of columns. */
     bool matrices;
     /* Bytes of workspace for these tensors, on the host; NULL: none. */
     int64_t (*workspace)(const device_layout *l);
@@ -150,7 +150,7 @@ template <class BYTES> static inline int64_t batch_workspace(const device_layout
 /* Rows of all matrices in a tensor: there may be many behind each other. */
 static inline int64_t rows_of(const device_tensor *t) { return t->cols > 0 ? t->count / t->cols : 0; }
 
-/* Strips of STRIP columns of all matrices in a tensor; 0: they are small, and a thread takes a column. */
+/* Strips of STRIP columns of all matrices in a tensor; 0: matrices are small, and a thread takes a column. */
 enum { STRIP = 32, SMALL_ROWS = 64, SMALL_COLS = 1024 };
 static __host__ __device__ inline int64_t strips_of(const device_tensor *t) {
     const bool small = t->rows <= SMALL_ROWS && t->cols <= SMALL_COLS;
@@ -167,7 +167,7 @@ typedef struct update_class {
     int variant, f64, kind;
     const piece *tiles;
     int64_t n_tiles;
-    int64_t blocks; /* at most: that fill the device */
+    int64_t blocks; /* at most: enough to fill the device */
     const struct variant_launch *launch;
     bool early; /* it may start while prepare runs */
 } update_class;
@@ -189,10 +189,9 @@ uint8_t cuda_path(const device_tensor *t);
 
 /* update.cu */
 int cuda_kind(int rule, const device_tensor *t);
-/* Whether the tensor's kind of arrays can be updated at all: not every formula has a kernel for states in 8 bits. */
+/* Whether there is a kernel: not every formula has one for states in 8 bits. */
 bool cuda_has_kernel(int rule, const device_tensor *t);
-/* Ways to cut a rule's update of a kind, by index; NULL past the end. Elsewhere one that there is not is the standard
- * one. */
+/* Cuts of a rule's update of a kind, by index; NULL past the end. Elsewhere an index past the end is the standard cut. */
 const char *cuda_tuning(int rule, int index, int kind);
 /* Elements that a block handles at a time; whole BLOCKs. */
 int64_t cuda_tile(int rule, int tuning, const device_tensor *t);

@@ -1,7 +1,7 @@
-/* The host's side of libadamod_cuda: the handle of a device, and what its files do to it.
+/* The host's side of libadamod_cuda: the handle of a device, and functions of its files.
  *
  * backend.cu opens the handle and has the library's table of functions; layout.cu makes the tables that kernels read;
- * statistics.cu has what is counted. What kernels and host share is in cuda_backend.h. */
+ * statistics.cu has statistics. cuda_backend.h has what kernels and host share. */
 #ifndef ADAMOD_CUDA_HOST_H
 #define ADAMOD_CUDA_HOST_H
 
@@ -13,7 +13,7 @@ struct adamod__device {
     int tuning;                /* of the update; -1: the standard one */
     bool overlaps;             /* launches can start before the one ahead of them has ended */
     char name[256];
-    cudaStream_t stream, side; /* the user's; one for what must not wait for it */
+    cudaStream_t stream, side; /* the user's; one that does not wait for it */
     cudaEvent_t event;
     device_mirror *mirror; /* on the host, where the device can write */
     control *shared;
@@ -21,12 +21,12 @@ struct adamod__device {
     void *schedules;
     const int64_t *numbers; /* within schedules */
     const float *found_inf, *loss_scale;
-    /* what follows from the parameters */
+    /* derived from the parameters */
     device_tensor *tensors;          /* the host's copy */
     device_group *groups;            /* and of these */
-    int64_t dirty_first, dirty_last; /* those that were pointed elsewhere */
+    int64_t dirty_first, dirty_last; /* tensors with new pointers */
     void *arena;
-    void *workspace; /* the driver's; that of another layout serves if it is large enough */
+    void *workspace; /* the driver's; kept from layout to layout if it is large enough */
     int64_t workspace_bytes;
     view v;
     update_class *classes;
@@ -38,7 +38,7 @@ struct adamod__device {
     void *counts;
     adamod__ranks parts;
     double *part_sums; /* as view has them */
-    /* what a captured graph may still read: freed at the end */
+    /* memory that a captured graph may still read: freed at the end */
     void **kept;
     int64_t n_kept;
 };
@@ -50,14 +50,14 @@ adamod_status fail(adamod_status status, const char *format, ...) __attribute__(
 adamod_status no_memory(void); /* of the host */
 adamod_status failed_call(const adamod__device *d, cudaError_t error, const char *what);
 
-/* Returns from the function if a call of CUDA's failed. */
+/* Returns from the function if a CUDA call failed. */
 #define TRY(d, call)                                                                                                   \
     do {                                                                                                               \
         const cudaError_t try_error = (call);                                                                          \
         if (try_error != cudaSuccess) return failed_call(d, try_error, #call);                                         \
     } while (0)
 
-/* The user's device is current again when a call ends. */
+/* Makes the user's device current again at the end of a call. */
 struct device_guard {
     int before;
     explicit device_guard(int index) {
@@ -75,7 +75,7 @@ struct device_guard {
 /* On the current device, which is the handle's under a device_guard. */
 adamod_status allocate(const adamod__device *d, size_t bytes, void **out);
 
-/* Memory that graphs may know is kept until the end. */
+/* Keeps memory that graphs may read until the end. */
 void keep(adamod__device *d, void *memory);
 
 /* Copies between the host and the device, done when they return. */
@@ -100,13 +100,13 @@ adamod_status capturing(adamod__device *d, int *yes);
 
 /* ---- layout.cu ---- */
 
-/* Makes all that follows from the parameters anew: tables on the device, the handle's copies, classes of launches. */
+/* Makes everything that is derived from the parameters: tables on the device, the handle's copies, classes of launches. */
 adamod_status lay_out(adamod__device *d, const device_layout *l);
 
 /* ---- statistics.cu: collect and statistics as in device.h ---- */
 
 adamod_status collect(adamod__device *d, const float *edge, const uint16_t *bin);
-/* Room for counts, made by the first step that collects. */
+/* Allocates counts at the first step that collects. */
 adamod_status reserve_counts(adamod__device *d);
 adamod_status statistics(adamod__device *d, stats_counts *groups, int *filled);
 

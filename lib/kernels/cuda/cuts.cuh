@@ -5,9 +5,9 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/q8.h"
 
-/* How an update is cut: threads of a block, groups of four elements for each, blocks that a multiprocessor must have room
- * for, and whether blocks stay for one tile after the other. Where a warp takes Q8_BLOCK elements at a time, so often in a
- * tile: from each to its next, and from its first to the next warp's first. */
+/* An update's cut: threads of a block, groups of four elements of each thread, blocks that a multiprocessor must hold, and
+ * whether blocks stay for several tiles. Where a warp takes Q8_BLOCK elements at a time: rounds in a tile, elements from
+ * one round to the next, and from a warp's first to the next warp's first. */
 template <int THREADS, int GROUPS, int BLOCKS, bool STAY> struct cut {
     enum { threads = THREADS, groups = GROUPS, blocks = BLOCKS, stay = STAY, tile = 4 * GROUPS * THREADS };
     enum { rounds = GROUPS / 2, step = THREADS / 32 * Q8_BLOCK, apart = Q8_BLOCK };
@@ -15,11 +15,11 @@ template <int THREADS, int GROUPS, int BLOCKS, bool STAY> struct cut {
     static_assert(rounds <= 32, "a bit, or a lane, for each");
 };
 typedef cut<256, 2, 3, false> standard_cut;
-/* Of all in bf16: the last says whether a warp asks for its next elements before it computes. */
+/* All in bf16; stay: a warp prefetches its next elements before it computes. */
 typedef cut<256, 8, 3, false> bf16_cut;
 
-/* Of states in 8 bits: WARPS of a block, ROUNDS of each; STAGES of them are on their way or at work. If RUN, they are side
- * by side. If STREAM, the second cache is told that not only gradients are not wanted again. */
+/* States in 8 bits: WARPS of a block with ROUNDS each, STAGES of which are loading or at work. If RUN, a warp's rounds are
+ * adjacent. If STREAM, the L2 cache evicts first not only gradients. */
 template <int WARPS, int ROUNDS, int BLOCKS, int STAGES, bool RUN, bool STREAM>
 struct ring_cut : cut<32 * WARPS, 2 * ROUNDS, BLOCKS, false> {
     enum { warps = WARPS, stages = STAGES, stream = STREAM };
@@ -27,7 +27,7 @@ struct ring_cut : cut<32 * WARPS, 2 * ROUNDS, BLOCKS, false> {
 };
 typedef ring_cut<4, 8, 6, 3, false, false> q8_cut;
 
-/* What `optim bench` can try in their place. */
+/* Cuts that `optim bench` can try instead. */
 #define TUNINGS(X)                                                                                                     \
     X(256, 2, 3, true)                                                                                                 \
     X(256, 2, 3, false)                                                                                                \

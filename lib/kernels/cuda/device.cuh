@@ -1,4 +1,4 @@
-/* What kernels share: elements of any type, random rounding, sums in the library's order. */
+/* Shared by kernels: elements of any type, random rounding, sums in the library's order. */
 #ifndef ADAMOD_CUDA_DEVICE_CUH
 #define ADAMOD_CUDA_DEVICE_CUH
 
@@ -11,19 +11,19 @@
 
 static __device__ __forceinline__ float bf16_to_f32(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
 
-/* add is added to the bits before the lower half is cut. A NaN stays one, and so does an infinity. */
+/* Adds `add` to the bits and cuts the lower half. NaNs and infinities stay. */
 static __device__ __forceinline__ uint16_t f32_to_bf16(float value, uint32_t add) {
     const uint32_t x = __float_as_uint(value), magnitude = x & 0x7fffffffu;
     const uint32_t rounded = (magnitude >= 0x7f800000u ? x : x + add) >> 16;
     return (uint16_t)(rounded | (magnitude > 0x7f800000u ? 0x40u : 0u));
 }
 
-/* What to add for rounding to nearest, ties to even. */
+/* The `add` that rounds to nearest, ties to even. */
 static __device__ __forceinline__ uint32_t to_nearest(float value) {
     return ((__float_as_uint(value) >> 16) & 1u) + 0x7fffu;
 }
 
-/* By way of f32, which holds every bf16 and f16; an f64 is rounded to f32 where that is the type of computation. */
+/* Through f32, which holds every bf16 and f16; an f64 is rounded to f32 if that is the type of computation. */
 template <class R> static __device__ __forceinline__ R load_as(const void *array, int type, int64_t i) {
     switch (type) {
         case ADAMOD_F32: return (R)((const float *)array)[i];
@@ -37,13 +37,13 @@ static __device__ __forceinline__ uint16_t nearest(int type, float x) {
     return type == ADAMOD_BF16 ? f32_to_bf16(x, to_nearest(x)) : adamod__f32_to_f16(x);
 }
 
-/* Where a parameter is no longer its master rounded, bit for bit, someone has changed it: the update starts from it. */
+/* A parameter that is not its master rounded, bit for bit, was changed by the caller: the update starts from the parameter. */
 static __device__ __forceinline__ float follow_bf16(float master, float param) {
     const uint32_t rounded = (uint32_t)f32_to_bf16(master, to_nearest(master)) << 16;
     return rounded == __float_as_uint(param) ? master : param;
 }
 
-/* Slot 0 is the parameter, 1 + i state i; at is where the element is in its block, whose first element is first. */
+/* Rounds at random. Slot 0 is the parameter, 1 + i state i; at is the element's place in its block, which begins at first. */
 static __device__ __forceinline__ void store_random(void *array, int type, int64_t first, uint32_t at, float x,
                                                     uint64_t key, int slot) {
     const uint32_t bits = adamod__random_bits(at, slot, adamod__block_key(key, first)) >> 16;
@@ -68,7 +68,7 @@ static __device__ adamod__coef_f32 narrowed(const adamod__coef_f64 &c) {
 }
 #undef NARROW
 
-/* A state in its type, R or bf16. */
+/* Stores a state in its type, R or bf16. */
 template <class R>
 static __device__ __forceinline__ void store_state(const device_tensor &t, int i, int64_t offset, int64_t first,
                                                    uint32_t at, R x, uint64_t key) {
@@ -86,12 +86,12 @@ static __device__ __forceinline__ R load_state(const device_tensor &t, int i, in
     return (R)adamod__q8_decode(((const uint8_t *)t.state[i])[at], &b, i);
 }
 
-/* A warp's: the scale of a block whose elements its lanes have. */
+/* The scale of a warp's block; most: of the lane. */
 static __device__ __forceinline__ float warp_q8_scale(uint32_t most) {
     return adamod__q8_scale(__reduce_max_sync(0xffffffffu, most));
 }
 
-/* State i in 8 bits, of the block that begins at element first and ends before last: lane l has l, l + 32, ... */
+/* Stores state i in 8 bits, for the block of elements first to last: lane l has l, l + 32, ... */
 static __device__ __forceinline__ void store_state_q8(const device_tensor &t, int i, int64_t first, int64_t last,
                                                       const float *x, uint64_t key) {
     const int lane = (int)threadIdx.x % 32;
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void store_state_q8(const device_tensor &t, in
     if (lane == 0) t.scale[i][first / Q8_BLOCK] = scale;
 }
 
-/* The parameter in its type, and the master if there is one. */
+/* Stores the parameter in its type, and the master if there is one. */
 template <class R>
 static __device__ __forceinline__ void store_param(const device_tensor &t, int64_t first, uint32_t at, R x,
                                                    uint64_t key) {
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void store_param(const device_tensor &t, int64
     }
 }
 
-/* What the update starts from: see follow_bf16. f64 has no masters. */
+/* The parameter before the update: see follow_bf16. f64 has no masters. */
 template <class R> static __device__ __forceinline__ R load_param(const device_tensor &t, int64_t i) {
     if (sizeof(R) == 4 && t.master && nearest(t.p_type, t.master[i]) == ((const uint16_t *)t.p)[i])
         return (R)t.master[i];
@@ -146,7 +146,7 @@ template <class R, class K> static __device__ __forceinline__ R shape_gradient(R
     return transform ? clip_and_decay(g * k.gscale, p, k) : g * k.gscale;
 }
 
-/* The same from memory. TYPE: the gradient's if it is known, or -1. */
+/* The gradient from memory, as the rule sees it. TYPE: its type if known, or -1. */
 template <class R, int TYPE = -1>
 static __device__ __forceinline__ R gradient_of(const device_tensor &t, const array_step &now, int64_t i) {
     const typename real<R>::coef &k = real<R>::of(now);
@@ -160,23 +160,23 @@ static __device__ __forceinline__ R gradient_of(const device_tensor &t, const ar
 
 /* ---- launches that overlap ---- */
 
-/* In the launch before: the next may start, up to where it waits for this one. */
+/* Called in the launch before: the next may start, up to its wait. */
 static __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/* In the next: until the one before has ended, and what it wrote can be seen. */
+/* Called in the next launch: waits until the one before has ended and its writes are visible. */
 static __device__ __forceinline__ void wait_for_prepare() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/* ---- copies to shared memory beside other work ---- */
+/* ---- asynchronous copies to shared memory ---- */
 
-/* 16 bytes. FIRST: the second cache can do without them first. */
+/* Copies 16 bytes. FIRST: the L2 cache evicts them first. */
 template <bool FIRST> static __device__ __forceinline__ void copy_async(void *to, const void *from) {
     const uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
     if (FIRST) {
@@ -189,10 +189,10 @@ template <bool FIRST> static __device__ __forceinline__ void copy_async(void *to
     }
 }
 
-/* Those up to here belong together. */
+/* Commits the copies since the last call as a group. */
 static __device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/* Until all of this thread's have come but those of the last groups. */
+/* Waits for all of this thread's groups but the last GROUPS. */
 template <int GROUPS> static __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
@@ -219,7 +219,7 @@ static __device__ __forceinline__ double largest_lane(double x) {
     return x;
 }
 
-/* One after the other from lane 0 on, as a plain loop over the elements adds them; every lane has the result. */
+/* Adds the lanes' x in order, as a plain loop over the elements does; every lane has the result. */
 static __device__ __forceinline__ double add_in_order(double sum, double x, int lanes) {
     for (int i = 0; i < 32; i++) {
         const double y = __shfl_sync(0xffffffffu, x, i);
@@ -228,11 +228,11 @@ static __device__ __forceinline__ double add_in_order(double sum, double x, int 
     return sum;
 }
 
-/* Adds up what each warp found in a round, in the warps' order: one barrier a round, since a round's numbers are not
- * overwritten before the barrier of the next. */
+/* Adds the numbers of each warp in a round, in the warps' order. One barrier a round is enough, since a round's numbers are
+ * overwritten after the barrier of the next. */
 template <int N> struct rounds {
     double part[2][N][32];
-    /* Called by all threads; lane 0 of each warp brings x. Thread 0 adds those of the first active warps to sum. */
+    /* Called by all threads with lane 0's x of each warp. Thread 0 calls add for the first `active` warps. */
     template <class ADD> __device__ __forceinline__ void gather(int round, const double (&x)[N], int active, ADD add) {
         if (threadIdx.x % 32 == 0) {
             for (int j = 0; j < N; j++) part[round & 1][j][threadIdx.x / 32] = x[j];
@@ -245,7 +245,7 @@ template <int N> struct rounds {
     }
 };
 
-/* How many warps have a block of BLOCK elements in this round, which begins at element at. */
+/* Warps that have a block of BLOCK elements in the round that begins at element at. */
 static __device__ __forceinline__ int active_warps(int64_t at, int64_t last) {
     const int64_t blocks = (last - at + BLOCK - 1) / BLOCK;
     const int warps = (int)blockDim.x / 32;
@@ -263,7 +263,7 @@ template <class T, class N> static __device__ __forceinline__ N find_in(const T 
     return low;
 }
 
-/* Row and column of a tile of a lower half, of which rows come one after the other. */
+/* Row and column of a tile of a lower half, whose tiles are counted row by row. */
 [[maybe_unused]] static __device__ __forceinline__ void half_tile(uint32_t tile, uint32_t *row, uint32_t *col) {
     uint32_t i = (uint32_t)((sqrtf(8.0f * (float)tile + 1) - 1) / 2);
     while (i * (i + 1) / 2 > tile) i--;
@@ -279,7 +279,7 @@ static __device__ __forceinline__ unsigned long long order_bits(double x) {
     return bits & sign ? ~bits : bits | sign;
 }
 
-/* What a thread has seen. */
+/* A thread's extremes. */
 struct extremes {
     unsigned long long least[2] = {~0ull, ~0ull}, most[2] = {0, 0};
 };
@@ -308,13 +308,13 @@ struct shared_counts : counts_of<unsigned> {
         count(v, seen, 1, step, still);
     }
 
-    /* Of one element: its parameter, and a zero or its states. */
+    /* Checks one element: its parameter, and zeros or its states. */
     template <class R> __device__ __forceinline__ void look(R p, R m, R v, R s, R t, R u) {
         const bool states = isfinite(m) && isfinite(v) && isfinite(s) && isfinite(t) && isfinite(u);
         if (!isfinite(p) || !states) atomicAdd(&nonfinite, 1u);
     }
 
-    /* All threads. */
+    /* Called by all threads. */
     __device__ void flush(const extremes &seen, device_counts *to) {
         for (int i = 0; i < 2; i++) {
             atomicMin(&least[i], seen.least[i]);

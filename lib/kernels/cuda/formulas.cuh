@@ -1,13 +1,13 @@
-/* The rules' formulas (../../rules) for one element on a device: the same text the CPU's kernels are made of, as types
- * that kernels take as parameters. */
+/* The rules' formulas (rules/NAME.inc.h) for one element on a device: the text of the CPU's kernels, as types that are
+ * template arguments of kernels. */
 #ifndef ADAMOD_CUDA_FORMULAS_CUH
 #define ADAMOD_CUDA_FORMULAS_CUH
 
 #include "kernels/cuda/device.cuh"
 
-/* A float whose division and square root are the compiler's own without what cares for numbers near the ends of the range
- * (a branch for each): correctly rounded while divisors are 2^-60 to 2^60, dividends that or 0, and roots are taken of 0
- * or 2^-100 to 2^100. quick_coefs says whether a tensor's are, and quick_squares looks at its elements. */
+/* A float with division and square root as the compiler's, but without range-edge handling (a branch for each). Correctly
+ * rounded for divisors of 2^-60 to 2^60, dividends of that or 0, and roots of 0 or 2^-100 to 2^100. quick_coefs checks a
+ * tensor's coefficients, quick_squares its elements. */
 struct quick {
     float x;
 };
@@ -33,12 +33,12 @@ static __device__ __forceinline__ quick operator/(float a, quick b) { return qui
 
 static __device__ __forceinline__ quick quick_sqrt(quick y) {
     float r;
-    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y.x + 0x1p-126f)); /* of a zero it would be infinite */
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y.x + 0x1p-126f)); /* it would be infinite for 0 */
     const float s = y.x * r;
     return quick{__fmaf_rn(__fmaf_rn(-s, s, y.x), 0.5f * r, s)};
 }
 
-/* Of numbers that are. */
+/* Operands must not be NaN. */
 static __device__ __forceinline__ quick quick_lesser(quick a, quick b) { return quick{fminf(a.x, b.x)}; }
 static __device__ __forceinline__ quick quick_greater(quick a, quick b) { return quick{fmaxf(a.x, b.x)}; }
 static __device__ __forceinline__ quick quick_where_positive(quick a, quick b) { return quick{a.x > 0 ? b.x : 0}; }
@@ -67,7 +67,7 @@ template <class... RULES> struct rule_variants {
     constexpr explicit rule_variants(RULES...) {}
 };
 
-/* A formula in quick arithmetic, by that in f32. */
+/* The formula in quick arithmetic of a formula in f32. */
 template <class RULE> struct quick_of;
 
 /* See kernels.inc.h. */
@@ -181,7 +181,7 @@ template <class RULE> struct quick_of;
 #undef VARIANTS
 #undef VARIANT
 
-/* What happens to an element between reading and writing. x.g comes as the rule is to see it. */
+/* Updates an element in registers. x.g is the gradient as the rule sees it. */
 template <class RULE>
 static __device__ __forceinline__ element<typename RULE::R> update_element(element<typename RULE::R> x,
                                                                            const typename RULE::K &k) {
@@ -189,8 +189,8 @@ static __device__ __forceinline__ element<typename RULE::R> update_element(eleme
     return RULE::run(x, &k);
 }
 
-/* Whether the rules that divide the learning rate by a root of state 1 plus eps can do so the quick way: with these
- * coefficients, and with all elements that are 0 or 2^-100 to 2^60, of which least is the smallest of bits - 1. */
+/* Whether rules that divide lr by the root of state 1 plus eps can use quick arithmetic: for these coefficients, and for
+ * elements of state 1 that are 0 or 2^-100 to 2^60, where least is the smallest of bits - 1. */
 static __device__ __forceinline__ bool quick_coefs(const adamod__coef_f32 &k) {
     const bool rate = k.lr == 0 || (k.lr >= 0x1p-60f && k.lr <= 0x1p60f);
     return rate && k.eps >= 0x1p-60f && k.eps <= 0x1p40f && k.vscale >= 1 && k.vscale <= 0x1p40f;

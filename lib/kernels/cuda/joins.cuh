@@ -1,11 +1,10 @@
-/* Sums over chunks, from those of their blocks of BLOCK elements, which as many warps as there are have left in memory: the
- * order in which they are added up is the library's. */
+/* Sums over chunks, from sums of blocks of BLOCK elements that warps have stored, added in the library's order. */
 #ifndef ADAMOD_CUDA_JOINS_CUH
 #define ADAMOD_CUDA_JOINS_CUH
 
 #include "kernels/cuda/device.cuh"
 
-/* sum + x x: the square of an f32 is exact in f64, so that a fused multiply-add rounds as the two do. */
+/* sum + x x. The square of an f32 is exact in f64, so a fused multiply-add gives the same bits. */
 [[maybe_unused]] static __device__ __forceinline__ double add_square(double sum, float x) {
     return __fma_rn((double)x, (double)x, sum);
 }
@@ -13,7 +12,7 @@
 
 enum { ORDERED = 256 }; /* numbers that a warp has in shared memory at a time */
 
-/* f(0) + f(1) + ... + f(n - 1), one after the other, as a plain loop adds them. A warp calls it; every lane has it. */
+/* f(0) + f(1) + ... + f(n - 1) in order, as a plain loop adds. Called by a warp; every lane has it. */
 template <class F> static __device__ __forceinline__ double sum_in_order(int64_t n, double *numbers, F f) {
     enum { OWN = ORDERED / 32 };
     const int lane = (int)threadIdx.x % 32;
@@ -39,13 +38,13 @@ template <class F> static __device__ __forceinline__ double sum_in_order(int64_t
     return sum;
 }
 
-/* Where a chunk's sums of blocks begin, in pairs: no two chunks' meet, since each leaves room for one block more than all
- * elements before it are. */
+/* Index of a chunk's first sum of a block, in pairs. Chunks do not overlap, since each leaves room for one block more than
+ * it needs. */
 static __device__ __forceinline__ int64_t first_block(const view &v, int64_t tensor, int64_t first, int64_t chunk) {
     return (v.first_element[tensor] + first) / BLOCK + chunk;
 }
 
-/* The two sums of a chunk, elements first to last of a tensor. A warp calls it. */
+/* The two sums of a chunk, elements first to last of a tensor. Called by a warp. */
 static __device__ __forceinline__ void join_blocks(const view &v, int64_t tensor, int64_t chunk, int64_t first,
                                                    int64_t last, double *numbers) {
     const double *sums = v.block_sums + 2 * first_block(v, tensor, first, chunk);
@@ -56,7 +55,7 @@ static __device__ __forceinline__ void join_blocks(const view &v, int64_t tensor
     }
 }
 
-/* Those of several chunks. A warp calls it; every lane has them. */
+/* The two sums of several chunks. Called by a warp; every lane has them. */
 static __device__ __forceinline__ void join_chunks(const view &v, int64_t first, int64_t last, double *numbers,
                                                    double (&sum)[2]) {
     for (int j = 0; j < 2; j++) {

@@ -6,7 +6,8 @@
 
 static int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-/* What is counted of each tensor: a table has how many there are before it. Those of rows are 0 unless the driver has matrices. */
+/* Counted for each tensor; a table has the sum over the tensors before each. Rows and strips only if the driver has
+ * matrices. */
 enum { CHUNKS, ELEMENTS, ROW_CHUNKS, ROWS, STRIPS, COUNTED };
 
 /* The tables on the host, before they are copied. */
@@ -80,7 +81,7 @@ static adamod_status make_classes(adamod__device *d, const device_layout *l, tab
         c.n_tiles = tiles - before;
         if (c.n_tiles == 0) continue;
         TRY(d, cuda_choose(d->rule, d->tuning, d->processors, &c));
-        c.early = d->overlaps && d->n_classes == 0 && !d->driver; /* whose launches come between */
+        c.early = d->overlaps && d->n_classes == 0 && !d->driver; /* a driver's launches would come between */
         classes[d->n_classes++] = c;
     }
     return ADAMOD_OK;
@@ -187,7 +188,7 @@ static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, t
     if ((status = make_classes(d, l, t, tiles)) || (status = upload_tables(d, l, t, &v, tiles))) return status;
     d->v = v;
     d->v.workspace_bytes = workspace;
-    keep(d, d->counts); /* made anew by the next step that needs them */
+    keep(d, d->counts); /* the next step that collects makes new ones */
     d->counts = NULL;
     d->dirty_first = l->n;
     d->dirty_last = -1;

@@ -1,8 +1,8 @@
-/* Muon's driver for matrices: see ../../muon.c. Steps of Newton and Schulz are in bf16 with sums in f32, on tensor cores, as
- * torch.optim.Muon takes them; all else is in the type of computation.
+/* Muon's driver for matrices (rules/muon.c). Newton-Schulz steps are in bf16 with sums in f32, on tensor cores, as in
+ * torch.optim.Muon; all else is in the type of computation.
  *
- * One launch goes over all matrices for the momentum and their norms. Then they come in batches that the workspace has
- * room for: a launch for each product of a batch, whatever the shapes. */
+ * One launch finds the momentum and norms of all matrices. Then matrices come in batches for which the workspace has room:
+ * a launch for each product of a batch, whatever the shapes. */
 #include "kernels/cuda/collect.cuh"
 #include "kernels/cuda/formulas.cuh"
 #include "kernels/cuda/product.cuh"
@@ -11,30 +11,30 @@ enum { MOMENTUM = 1 }; /* the variant of matrices */
 
 /* ---- batches ---- */
 
-/* A matrix of the first dimension and all others. In the workspace: X twice, since a product cannot be written over its
- * operand, then X X^T or X^T X, whichever is smaller, and the polynomial in it. */
+/* A matrix of the first dimension by all others. The workspace has X twice, since a product cannot overwrite its operand;
+ * then the smaller of X X^T and X^T X, and the polynomial in it. */
 struct muon_matrix {
     int64_t tensor, rows, cols;
     int64_t place; /* bytes from the workspace's beginning */
 };
 
-/* How a batch is cut: elements for the passes over arrays, the lower half of a symmetric product, a whole product. */
+/* Tiles of a batch: of elements, of the lower half of a symmetric product, of a whole product. */
 enum { CUT_ELEMENTS, CUT_HALF, CUT_WHOLE, CUTS };
 enum { TILE = 4096, TILE_THREADS = 256 };
 
 struct muon_batch {
-    enum { MOST = 40 }; /* what a launch can carry */
+    enum { MOST = 40 }; /* that fit in the parameters of a launch */
     muon_matrix all[MOST];
     uint32_t first[CUTS][MOST + 1]; /* tiles before each, and of all */
     int n;
-    int launched; /* steps of Newton and Schulz: no more than these are taken */
+    int launched; /* Newton-Schulz steps launched: at most these are taken */
 };
 static_assert(sizeof(muon_batch) + sizeof(view) < 4000, "a batch travels with a launch");
 
 static __host__ __device__ inline int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 static __host__ __device__ inline int64_t tiles_along(int64_t n) { return (n + PRODUCT_TILE - 1) / PRODUCT_TILE; }
 
-/* Where the parts of a matrix are. */
+/* Places of a matrix's parts. */
 struct muon_parts {
     int64_t side, ld, gram_ld; /* the shorter side; elements from row to row */
     int64_t x[2], gram[2], end;
@@ -67,7 +67,7 @@ static int64_t workspace(const device_layout *l) {
     });
 }
 
-/* Deep sums first, so that the last to end are short. */
+/* Deep sums first, so that short ones end last. */
 static int64_t depth_of(const muon_matrix &m) { return m.rows > m.cols ? m.rows : m.cols; }
 
 static void add_sorted(muon_batch *b, const muon_matrix &m) {
@@ -111,7 +111,7 @@ static __device__ __forceinline__ int steps_of(const view &v, const muon_batch &
 
 /* ---- the momentum, and the norm of what it makes of the gradient ---- */
 
-/* An element whose type is known, or if TYPE is negative is not. */
+/* An element of a known type; TYPE -1: looked up. */
 template <class R, int TYPE> static __device__ __forceinline__ R load_typed(const void *array, int type, int64_t i) {
     return load_as<R>(array, TYPE < 0 ? type : TYPE, i);
 }
@@ -123,7 +123,8 @@ static __device__ __forceinline__ element<double> momentum_of(const element<doub
     return muon_momentum_rule_f64::run(x, &now.wide);
 }
 
-/* A warp's block of n elements; its lane 0 has the sum of squares, in the library's order, and the largest. */
+/* Updates the momentum of a warp's block of n elements. Lane 0 has the sum of squares, in the library's order, and the
+ * largest. */
 template <class R, int G, int S>
 static __device__ __forceinline__ void momentum_block(const device_tensor &t, const array_step &now, int64_t block,
                                                       int n, double (&found)[2]) {
@@ -188,7 +189,7 @@ static __global__ void __launch_bounds__(SUM_THREADS) momentum_kernel(const __gr
     else momentum_chunk<float, -1, -1>(v, c, &shared);
 }
 
-/* What is to be made orthogonal, from the gradient and the momentum as it is stored now. */
+/* The matrix to be made orthogonal, from the gradient and the stored momentum. */
 template <class R, int G, int S>
 static __device__ __forceinline__ R direction(const device_tensor &t, const array_step &now, int64_t i) {
     const typename real<R>::coef &k = real<R>::of(now);
@@ -196,8 +197,8 @@ static __device__ __forceinline__ R direction(const device_tensor &t, const arra
     return k.flag ? k.beta1c * gradient_of<R, G>(t, now, i) + k.beta1 * m : m;
 }
 
-/* Squares of doubles may overflow or vanish where the numbers themselves do not: once more, scaled. Slow, since this is one
- * block; and rare. Its thread 0 has the norm. */
+/* Squares of doubles may overflow or vanish where the numbers do not: sums once more, scaled. Slow, since this is one
+ * block, and rare. Thread 0 has the norm. */
 static __device__ double rescaled_norm(const view &v, int64_t tensor, double most, rounds<1> *shared) {
     const device_tensor &t = v.tensors[tensor];
     const double scale = 1 / fmax(most, 1e-300);
@@ -216,7 +217,7 @@ static __device__ double rescaled_norm(const view &v, int64_t tensor, double mos
     return sqrt(sum) / scale;
 }
 
-/* high: what a matrix is multiplied by; a block for each. */
+/* Sets high, a matrix's factor; a block for each. */
 static __global__ void __launch_bounds__(256) norms_kernel(const __grid_constant__ view v) {
     __shared__ rounds<1> shared;
     __shared__ double found[2];
@@ -244,7 +245,7 @@ static __global__ void __launch_bounds__(256) norms_kernel(const __grid_constant
 
 /* ---- passes over the matrices of a batch ---- */
 
-/* Some of a matrix's elements, as a block of threads sees them. */
+/* Elements first to last of a matrix. */
 struct muon_tile {
     const muon_matrix &m;
     const device_tensor &t;
@@ -252,15 +253,15 @@ struct muon_tile {
     muon_parts parts;
     int64_t first, last;
 
-    /* Piece number index of so many elements each. */
+    /* Piece number index, of `size` elements. */
     __device__ muon_tile(const view &v, const muon_matrix &matrix, uint32_t index, int64_t size)
         : m(matrix), t(v.tensors[matrix.tensor]), now(v.now[matrix.tensor]), parts(matrix), first(index * size),
           last(first + size < t.count ? first + size : t.count) {}
-    /* Where element i is in X, whose rows are padded. */
+    /* The place of element i in X, whose rows are padded. */
     __device__ __forceinline__ int64_t at(int64_t i) const {
         return parts.ld == m.cols ? i : i / m.cols * parts.ld + i % m.cols;
     }
-    /* Whether elements can be taken four at a time. */
+    /* Whether four elements can be loaded at once. */
     __device__ __forceinline__ bool fours() const {
         return parts.ld == m.cols && (t.path == PATH_F32 || t.path == PATH_MASTER || t.path == PATH_COPY);
     }
@@ -281,7 +282,7 @@ static __device__ __forceinline__ void store_four(uint16_t *to, const float (&x)
     *(uint2 *)to = make_uint2(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]));
 }
 
-/* X, four elements at a time. */
+/* Fills X, four elements at a time. */
 static __device__ void scale_fours(const muon_tile &a, uint16_t *x) {
     enum { EACH = TILE / TILE_THREADS / 4 };
     const adamod__coef_f32 &k = a.now.narrow;
@@ -329,7 +330,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     else scale_any<float>(a, x);
 }
 
-/* The parameter: x.g is X. */
+/* Updates a parameter; x.g is X. */
 template <class RULE>
 static __device__ __forceinline__ element<typename RULE::R> step_element(const muon_tile &a, const uint16_t *x,
                                                                          int64_t i, typename RULE::R *before) {
@@ -341,7 +342,7 @@ template <class RULE> static __device__ void step_any(const muon_tile &a, const 
     for (int64_t i = a.first + threadIdx.x; i < a.last; i += TILE_THREADS) step_element<RULE>(a, x, i, &before);
 }
 
-/* Of f32 parameters, and of bf16 with masters. */
+/* For f32 parameters, and bf16 with masters. */
 template <bool MASTER> static __device__ void step_fours(const muon_tile &a, const uint16_t *x) {
     enum { EACH = TILE / TILE_THREADS / 4 };
     float p[EACH][4], g[EACH][4], master[EACH][4];
@@ -391,7 +392,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     else step_fours<true>(a, x);
 }
 
-/* The same with statistics, of one matrix. */
+/* A step of one matrix with statistics. */
 template <class RULE>
 static __device__ void collect_chunk(const view &v, const muon_tile &a, const uint16_t *x, shared_counts *counts,
                                      rounds<2> *shared, double *sums) {
@@ -416,7 +417,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     else collect_chunk<muon_step_rule_f32>(v, a, x, &counts, &shared, sums);
 }
 
-/* A matrix without a gradient has none. */
+/* Matrices without a gradient. */
 static __global__ void no_sums_kernel(const __grid_constant__ view v) {
     const piece c = v.chunks[blockIdx.x];
     const device_tensor &t = v.tensors[c.tensor];
@@ -424,9 +425,9 @@ static __global__ void no_sums_kernel(const __grid_constant__ view v) {
     v.sums[2 * blockIdx.x] = v.sums[2 * blockIdx.x + 1] = 0;
 }
 
-/* ---- steps of Newton and Schulz ---- */
+/* ---- Newton-Schulz steps ---- */
 
-/* Its first row and column. */
+/* First row and column of a tile of the lower half. */
 static __device__ __forceinline__ void half_product(uint32_t tile, int64_t *row, int64_t *col) {
     uint32_t i, j;
     half_tile(tile, &i, &j);
@@ -434,7 +435,7 @@ static __device__ __forceinline__ void half_product(uint32_t tile, int64_t *row,
     *col = (int64_t)j * PRODUCT_TILE;
 }
 
-/* What a block of threads has to do with it. */
+/* A product as a block of threads sees it. */
 struct muon_work {
     const muon_matrix &m;
     const muon_parts parts;
@@ -479,7 +480,7 @@ static __device__ __forceinline__ void multiply_square(const muon_work &w, char 
 /* a X + (b A + c A^2) X, or with the last two exchanged. */
 static __device__ __forceinline__ void multiply_apply(const muon_work &w, char *memory) {
     const uint32_t rows = (uint32_t)tiles_along(w.m.rows), cols = (uint32_t)tiles_along(w.m.cols);
-    /* along the shorter side first, so that blocks at work at the same time read the same of X */
+    /* along the shorter side first, so that concurrent blocks read the same part of X */
     const int64_t row = (int64_t)(w.wide ? w.tile % rows : w.tile / cols) * PRODUCT_TILE;
     const int64_t col = (int64_t)(w.wide ? w.tile / rows : w.tile % cols) * PRODUCT_TILE;
     const product_operand x = {w.x, w.parts.ld, w.wide ? w.m.cols : w.m.rows};
@@ -512,7 +513,7 @@ template <int PRODUCT> static void launch_product(const view *v, const muon_batc
     product_kernel<PRODUCT><<<tiles, PRODUCT_THREADS, PRODUCT_SHARED, stream>>>(*v, b, step);
 }
 
-/* ---- all of it ---- */
+/* ---- launches ---- */
 
 static void run_batch(const view *v, const muon_batch &b, int collect, cudaStream_t stream) {
     const unsigned tiles = b.first[CUT_ELEMENTS][b.n];

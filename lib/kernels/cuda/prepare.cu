@@ -1,5 +1,5 @@
-/* Everything of a step that comes before the update: the norm of the gradients, and one block that decides and counts.
- * Also the small kernels that change the tables, whose data travel with the launch. */
+/* The step before the update: the norm of the gradients, and one block that decides and counts. Also small kernels that
+ * change tables, with data passed as parameters of the launch. */
 #include "kernels/cuda/device.cuh"
 
 #include "rules/coefs.inc.h"
@@ -61,7 +61,7 @@ void cuda_set_control(control *to, const float *found_inf, const float *loss_sca
 
 static bool aligned_to(const void *p, uintptr_t bytes) { return (uintptr_t)p % bytes == 0; }
 
-/* Masters are f32 always. Both may be the caller's, and then lie anywhere. */
+/* Masters are always f32. Masters and states may be the caller's, at any address. */
 static bool states_aligned_to(const device_tensor *t, uintptr_t bytes) {
     bool aligned = aligned_to(t->master, 16);
     for (int i = 0; i < KERNEL_STATES; i++) aligned = aligned && aligned_to(t->state[i], bytes);
@@ -69,7 +69,7 @@ static bool states_aligned_to(const device_tensor *t, uintptr_t bytes) {
 }
 
 uint8_t cuda_path(const device_tensor *t) {
-    if (t->queue && t->count % 4 != 0) return PATH_ANY; /* arrays within the queue are not aligned */
+    if (t->queue && t->count % 4 != 0) return PATH_ANY; /* arrays in the queue are not aligned */
     if (!states_aligned_to(t, 16)) return PATH_ANY;
     const bool f32 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_F32;
     if (f32 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_F32;
@@ -141,7 +141,7 @@ void cuda_copy(void *to, const void *from, size_t bytes, int hint, cudaStream_t 
 
 /* ---- the norm ---- */
 
-/* What gradients are multiplied by, before clipping. */
+/* The gradients' factor before clipping. */
 static __device__ __forceinline__ double gradient_scale(const view &v) {
     const double scale = v.groups[0].options[OPT_GRAD_SCALE];
     return v.shared->loss_scale ? scale * (1 / (double)*v.shared->loss_scale) : scale;
@@ -164,8 +164,8 @@ static __device__ __forceinline__ void block_squares(const T *g, int n, double s
     *most = largest_lane(m);
 }
 
-/* The same without a scale: squares of f32 are exact in f64, so that a fused multiply-add rounds as the two do; and the
- * largest is found by its bits, NaNs above infinity. */
+/* block_squares without a scale. Squares of f32 are exact in f64, so a fused multiply-add gives the same bits. The largest
+ * is found by its bits, NaNs above infinity. */
 template <class T> static __device__ __forceinline__ void plain_squares(const T *g, int n, double *sum, double *most) {
     if constexpr (sizeof(typename T::compute) == 8) {
         block_squares(g, n, 1, sum, most);
@@ -250,7 +250,7 @@ static __global__ void __launch_bounds__(SUM_THREADS) norm_kernel(const __grid_c
     v.largest[blockIdx.x] = most * scale;
 }
 
-/* Adds the chunks' numbers, 32 at a time. A warp calls it; its thread 0 has the results. */
+/* Adds the chunks' numbers, 32 at a time. Called by a warp; thread 0 has the results. */
 static __device__ void add_chunks(const view &v, double *sum, double *most) {
     double total = 0, largest = 0;
 #pragma unroll 8
@@ -262,7 +262,7 @@ static __device__ void add_chunks(const view &v, double *sum, double *most) {
     *most = largest_lane(largest);
 }
 
-/* This rank's numbers among those of all, which are 0 until they are added up. */
+/* This rank's numbers; other ranks' are 0 until they are added up. */
 static __global__ void part_kernel(const __grid_constant__ view v) {
     double sum, most;
     add_chunks(v, &sum, &most);
@@ -271,7 +271,7 @@ static __global__ void part_kernel(const __grid_constant__ view v) {
     if (threadIdx.x == 0) v.part_sums[2 * v.rank] = sum, v.part_sums[2 * v.rank + 1] = most;
 }
 
-/* The same of all ranks, in their order. */
+/* Adds the numbers of all ranks, in their order. */
 static __device__ void add_parts(const view &v, double *sum, double *most) {
     *sum = *most = 0;
     for (int r = 0; r < v.ranks; r++) {
@@ -285,8 +285,8 @@ void cuda_norm(const view *v, cudaStream_t stream) {
     if (v->ranks > 0) part_kernel<<<1, 32, 0, stream>>>(*v);
 }
 
-/* Squares of doubles may overflow or vanish where the numbers themselves do not: once more, scaled. Slow, since this is
- * one block; and rare. All threads call it; thread 0 has the norm. */
+/* Squares of doubles may overflow or vanish where the numbers do not: sums once more, scaled. Slow, since this is one
+ * block, and rare. All threads call it; thread 0 has the norm. */
 static __device__ double rescaled_norm(const view &v, double most, rounds<2> *shared) {
     const double rescale = 1 / fmax(most, 1e-300), scale = gradient_scale(v) * rescale;
     double sum = 0, ignored;
@@ -318,7 +318,7 @@ static __device__ bool within(const number_range &range, double x) {
     return x == 0 || (x >= range.least && x <= range.most);
 }
 
-/* What is wrong with an option of a group; *range is in which type. */
+/* The fault of an option of a group; *range is the type in which it is out of range. */
 static __device__ range_fault option_fault(const view &v, const device_group &g, int o, double x, int *range) {
     if (!within(v.limits[o], x)) return RANGE_BOUNDS;
     for (*range = 0; *range < RANGE_TYPES; ++*range) {
@@ -327,7 +327,7 @@ static __device__ range_fault option_fault(const view &v, const device_group &g,
     return RANGE_FINE;
 }
 
-/* And with all of them together. */
+/* The fault of a group's options together. */
 static __device__ range_fault group_fault(const view &v, int g, int *range) {
     range_fault fault = RANGE_FINE;
     for (int i = 0; i < RANGE_TYPES && !fault; i++) {
@@ -339,7 +339,7 @@ static __device__ range_fault group_fault(const view &v, int g, int *range) {
     return fault;
 }
 
-/* Group and option number i in this update. False if a schedule or the device's own value is outside the bounds. */
+/* Evaluates option i of all groups. False if a schedule's or the device's value is out of bounds. */
 static __device__ bool prepare_option(const view &v, int i, int64_t t) {
     const device_group &g = v.groups[i / OPT_COUNT];
     const int o = i % OPT_COUNT;
@@ -369,7 +369,7 @@ static __device__ void rule_coefs(int rule, const double *o, const step_info *in
     }
 }
 
-/* The coefficients of one parameter's update, whose step is counted already. */
+/* The coefficients of a parameter's update, after its step is counted. */
 static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scale) {
     const device_tensor &t = v.tensors[i];
     const double *o = v.effective + t.group * OPT_COUNT;
@@ -407,7 +407,7 @@ static __device__ void report_gradient(const view &v, int64_t tensor, double lar
     report(v, e);
 }
 
-/* Groups have FAULTS places, one for each option and one for all of them together. */
+/* A group has FAULTS places: one for each option, and one for all together. */
 enum { FAULTS = OPT_COUNT + 1 };
 static __device__ void report_option(const view &v, int place) {
     device_error e = {};
@@ -426,8 +426,8 @@ static __device__ void report_option(const view &v, int place) {
     report(v, e);
 }
 
-/* The first parameter with a gradient that, or whose square, is not finite as the update sees it; -1: none. *largest is
- * that gradient's largest element, scaled and clipped to the norm. */
+/* The first parameter with a gradient that, or whose square, is not finite in the update; -1: none. *largest is its largest
+ * element, scaled and clipped to the norm. */
 static __device__ int64_t find_nonfinite(const view &v, double factor, double *largest) {
     const double scale = gradient_scale(v);
     for (int64_t i = 0; i < v.n_chunks; i++) {
@@ -450,7 +450,7 @@ struct decision {
     double sum, most, factor;
 };
 
-/* Written without waiting for the host's memory, which would take longer than all the rest: see device_report. */
+/* Does not wait for the write to host memory, which would take longer than all else: see device_report. */
 static __device__ void report_attempt(const view &v, int64_t attempt, int taken, double norm) {
     device_report *to = &v.mirror->reports[attempt % ADAMOD_REPORTS];
     const double lr = v.effective[OPT_LR];
@@ -470,7 +470,7 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
     double largest = norm;
     int64_t bad = doubtful ? find_nonfinite(v, d->factor, &largest) : -1;
     bool nonfinite = doubtful && (bad >= 0 || !isfinite(norm));
-    if (doubtful && v.ranks > 0) { /* as all ranks see it, who have the same largest */
+    if (doubtful && v.ranks > 0) { /* all ranks decide alike, by the same largest */
         const double clip = v.effective[OPT_CLIP_VALUE];
         nonfinite = !isfinite(norm) || !adamod__seen_finite(d->most, gradient_scale(v), d->factor, clip, false);
         if (nonfinite && bad < 0) bad = -2;
@@ -497,8 +497,7 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
 
 static __device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-/* The last update has pushed these out of the caches: all of it at once, rather than one after the other as it is
- * needed. */
+/* The last update has evicted the tables from the caches: fetch all at once. */
 static __device__ void prefetch_tables(const view &v) {
     enum { LINE = 128 };
     const size_t groups = (size_t)v.n_groups * sizeof *v.groups;
@@ -529,7 +528,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
         if (threadIdx.x == 0) d.sum = sum, d.most = most;
         __syncthreads();
         const bool plain = (isfinite(d.sum) && d.sum > 1e-280) || (v.ranks > 0 && isfinite(d.most) && d.most > 0);
-        if (plain) norm = sqrt(d.sum); /* of parts, gradients are f32, whose squares fit a double */
+        if (plain) norm = sqrt(d.sum); /* gradients of ranks are f32, whose squares fit a double */
         else if (!isfinite(d.most) || d.most == 0) norm = d.most;
         else norm = rescaled_norm(v, d.most, &shared);
     }

@@ -1,4 +1,4 @@
-/* Prodigy's driver: d, one number for all tensors: see ../../prodigy.c. */
+/* Prodigy's driver, which estimates d, one number for all tensors (rules/prodigy.c). */
 #include "kernels/cuda/sums.cuh"
 #include "rules/prodigy.h"
 
@@ -54,7 +54,7 @@ static __global__ void __launch_bounds__(DECIDE_THREADS) begin_kernel(const __gr
     }
 }
 
-/* Tensors are added in their order by one thread; each one's sums wait where its first chunk's were. */
+/* One thread adds the tensors in order; the sums of each are stored at its first chunk. */
 static __device__ prodigy_numbers estimate(const view &v, int64_t lead) {
     double along = 0, size = 0;
     for (int64_t i = 0; i < v.n; i++) {
@@ -69,7 +69,7 @@ static __device__ prodigy_numbers estimate(const view &v, int64_t lead) {
     return x;
 }
 
-/* The sums of a tensor, a warp for each. */
+/* Sums of a tensor, by a warp. */
 static __global__ void __launch_bounds__(32 * JOIN_WARPS) tensors_kernel(const __grid_constant__ view v) {
     __shared__ double numbers[JOIN_WARPS][ORDERED];
     const int64_t i = blockIdx.x * (int64_t)JOIN_WARPS + threadIdx.x / 32;

@@ -1,7 +1,7 @@
-/* Products of bf16 matrices on tensor cores, summed in f32, a tile of the result for each block of threads.
+/* Products of bf16 matrices on tensor cores (mma.sync), summed in f32; a block of threads has a tile of the result.
  *
- * Operands come into shared memory PRODUCT_DEPTH deep at a time, the next ones while the last are multiplied. Pieces of
- * 16 bytes are exchanged within a row so that eight rows of one column of pieces lie in different banks. */
+ * Operands are copied to shared memory PRODUCT_DEPTH deep at a time, while the last ones are multiplied. Chunks of 16 bytes
+ * are swizzled within a row, so that a column of chunks of eight rows lies in different banks. */
 #ifndef ADAMOD_CUDA_PRODUCT_CUH
 #define ADAMOD_CUDA_PRODUCT_CUH
 
@@ -11,19 +11,19 @@
 enum { PRODUCT_THREADS = 128, PRODUCT_TILE = 128, PRODUCT_DEPTH = 64, PRODUCT_STAGES = 3 };
 enum { PRODUCT_WARP = PRODUCT_TILE / 2, PRODUCT_OPERAND = PRODUCT_TILE * PRODUCT_DEPTH * 2 };
 enum { PRODUCT_SHARED = PRODUCT_STAGES * 2 * PRODUCT_OPERAND };
-/* Between rows of a finished tile in f32. */
+/* Floats of a row of a finished tile. */
 enum { PRODUCT_ROW = PRODUCT_TILE + 8 };
 static_assert(PRODUCT_TILE * PRODUCT_ROW * 4 <= PRODUCT_SHARED, "a finished tile takes the operands' place");
 
-/* An operand of so many rows or columns, and K deep. Its element (i, k) is at data[i * ld + k], or if it is transposed at
- * data[k * ld + i]. ld is a multiple of 8, data aligned to 16 bytes; what is between the end of a row and ld is 0. */
+/* An operand of count rows or columns, K deep. Element (i, k) is at data[i * ld + k] or, if transposed, at data[k * ld +
+ * i]. ld is a multiple of 8, data aligned to 16 bytes; elements between the end of a row and ld are 0. */
 struct product_operand {
     const uint16_t *data;
     int64_t ld, count;
 };
 
-/* c = alpha a b^T + beta d, c and d with M rows of N, ld apart, which is a multiple of 8. If mirrored, c is symmetric, and
- * the tile is written on both sides of the diagonal. */
+/* c = alpha a b^T + beta d; ld is a multiple of 8. If mirrored, c is symmetric, and the tile is stored on both sides of the
+ * diagonal. */
 struct product_result {
     uint16_t *c;
     const uint16_t *d;
@@ -34,7 +34,7 @@ struct product_result {
 
 /* ---- instructions ---- */
 
-/* 16 bytes, or zeros if they are not there; nothing is read then. */
+/* Copies 16 bytes, or zeros if they are not there. */
 static __device__ __forceinline__ void copy_or_zero(uint32_t to, const void *from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Two numbers, rounded to nearest; the first in the lower half. */
+/* Two numbers rounded to nearest, the first in the lower half. */
 static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
     uint32_t x;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
@@ -71,7 +71,7 @@ static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
 
 /* ---- operands ---- */
 
-/* What a thread copies of an operand: TILE rows of DEPTH, or if it is transposed DEPTH rows of TILE. */
+/* A thread's copies of an operand: TILE rows of DEPTH or, if transposed, DEPTH rows of TILE. */
 template <bool TRANSPOSED> struct operand_copy {
     enum { PIECES = TRANSPOSED ? PRODUCT_TILE / 8 : PRODUCT_DEPTH / 8, ROWS = PRODUCT_THREADS / PIECES };
     enum { TIMES = (TRANSPOSED ? PRODUCT_DEPTH : PRODUCT_TILE) / ROWS, BYTES = PIECES * 16 };
@@ -79,7 +79,7 @@ template <bool TRANSPOSED> struct operand_copy {
     const uint16_t *from;
     int64_t ld, left, depth; /* left: rows of the operand from the tile's first on */
     uint32_t to;
-    int row, at; /* of the thread's first piece: its row, and its first element in it */
+    int row, at; /* row, and first element in it, of the thread's first piece */
 
     __device__ operand_copy(const product_operand &x, int64_t first, int64_t K) : ld(x.ld), depth(K) {
         const int piece = (int)threadIdx.x % PIECES;
@@ -101,11 +101,11 @@ template <bool TRANSPOSED> struct operand_copy {
     }
 };
 
-/* The part of a 16 x 16 matrix that multiply_add takes as a, or as two b: rows from row on, and step 16 deep. */
+/* Loads a 16 x 16 matrix for multiply_add, as a or as two b: rows from row on, k from 16 step on. */
 template <bool TRANSPOSED, bool IS_B>
 static __device__ __forceinline__ void load_part(uint32_t (&m)[4], uint32_t shared, int row, int step) {
     const int lane = (int)threadIdx.x % 32, low = lane % 8, one = lane / 8 % 2, two = lane / 16;
-    /* Matrices 1 and 2 change places between a and b. */
+    /* Matrices 1 and 2 are swapped between a and b. */
     const int more_rows = IS_B ? two : one, more_depth = IS_B ? one : two;
     if (TRANSPOSED) {
         const int k = 16 * step + 8 * more_depth + low, piece = row / 8 + more_rows;
@@ -131,7 +131,7 @@ static __device__ __forceinline__ void load_parts(uint32_t (&a)[PRODUCT_PARTS][4
     for (int i = 0; i < PRODUCT_PARTS; i++) load_part<TB, true>(b[i], shared + PRODUCT_OPERAND, col + 16 * i, step);
 }
 
-/* The sums of a tile, K > 0 deep. All that was in shared memory is lost. */
+/* The sums of a tile, K > 0 deep. Overwrites all of shared memory. */
 template <bool TA, bool TB>
 static __device__ __forceinline__ void multiply_tile(product_sums &sums, const product_operand &a,
                                                      const product_operand &b, int64_t row, int64_t col, int64_t K,
@@ -152,7 +152,7 @@ static __device__ __forceinline__ void multiply_tile(product_sums &sums, const p
     for (int round = 0; round < PRODUCT_STAGES - 1; round++) ask(round);
     for (int round = 0; round < rounds; round++) {
         wait_for_copies<PRODUCT_STAGES - 2>();
-        __syncthreads(); /* all have come, and no one reads what the next replace */
+        __syncthreads(); /* all copies are here, and the next stage is read */
         const uint32_t from = shared + (uint32_t)(round % PRODUCT_STAGES * 2 * PRODUCT_OPERAND);
         load_parts<TA, TB>(part_a[0], part_b[0], from, 0);
         ask(round + PRODUCT_STAGES - 1);
@@ -174,7 +174,7 @@ static __device__ __forceinline__ void multiply_tile(product_sums &sums, const p
     __syncthreads();
 }
 
-/* Eight of c in a row, of which there are so many. */
+/* Stores eight numbers of a row of c, `there` of which exist. */
 static __device__ __forceinline__ void store_eight(const product_result &to, int64_t at, const float (&x)[8],
                                                    int64_t there) {
     uint32_t d[4] = {0, 0, 0, 0}, out[4];
@@ -191,7 +191,7 @@ static __device__ __forceinline__ void store_eight(const product_result &to, int
     *(uint4 *)(to.c + at) = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
-/* By way of shared memory, for whole pieces of 16 bytes. */
+/* Stores through shared memory, 16 bytes at a time. */
 static __device__ void store_tile(const product_result &to, const product_sums &sums, int64_t row, int64_t col,
                                   float *tile) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;

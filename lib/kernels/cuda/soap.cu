@@ -1,9 +1,9 @@
-/* SOAP's driver for matrices: see ../../soap.c, whose bits these are. Products are chains of fused multiply-adds in the type of
- * computation, on no tensor core; eigenvectors and orthogonal factors are in f64.
+/* SOAP's driver for matrices, with the bits of rules/soap.c. Products are chains of fused multiply-adds in the type of
+ * computation, not on tensor cores; eigenvectors and orthogonal factors are in f64.
  *
- * Matrices come in batches that the workspace has room for, those in f64 by themselves: a launch for each product of a batch,
- * whatever the shapes. What only some updates need is launched in all of them, since a step can be captured, and ends at
- * once where it is not needed. */
+ * Matrices come in batches for which the workspace has room, f64 by themselves: a launch for each product of a batch,
+ * whatever the shapes. A step can be captured, so that all of it is always launched; kernels return at once if their update
+ * does not need them. */
 #include "kernels/cuda/bases.cuh"
 #include "kernels/cuda/chains.cuh"
 #include "kernels/cuda/collect.cuh"
@@ -16,40 +16,39 @@ enum { TILE = 4096, TILE_THREADS = 256 };
 
 /* ---- batches ---- */
 
-/* A matrix of the first dimension and all others. */
+/* A matrix of the first dimension by all others. */
 struct soap_matrix {
     int64_t tensor, rows, cols;
     int64_t place; /* bytes from the workspace's beginning */
     bool has[2];   /* a basis of its rows, of its columns */
-    bool kept;     /* states are where they are computed: they have that type */
+    bool kept;     /* states have the type of computation, and need no copy */
 
     __host__ __device__ int64_t count() const { return rows * cols; }
     /* 0: the side has no basis */
     __host__ __device__ int64_t side(int i) const { return !has[i] ? 0 : i ? cols : rows; }
 };
 
-/* Blocks of threads that look after a side's basis. */
+/* Blocks of threads for the basis of a side. */
 struct soap_team {
     uint32_t first, blocks;
 };
 
-/* How a batch is cut: elements of matrices; tiles of a product as large as the matrix; elements of both sides' squares; the
+/* Tiles of a batch: elements of matrices; tiles of a product as large as the matrix; elements of both sides' squares; the
  * lower halves of these as products, and all of them; columns of eigenvectors. */
 enum { CUT_ELEMENTS, CUT_WHOLE, CUT_SQUARES, CUT_HALVES, CUT_TIMES, CUT_TURNS, CUTS };
 
 struct soap_batch {
-    enum { MOST = 40 }; /* what a launch can carry */
+    enum { MOST = 40 }; /* that fit in the parameters of a launch */
     soap_matrix all[MOST];
     uint32_t first[CUTS][MOST + 1]; /* tiles before each, and of all */
     soap_team team[2 * MOST];
-    uint32_t blocks; /* of all teams: some have the same */
+    uint32_t blocks; /* of all teams, which may share blocks */
     int n;
     bool kept; /* by all of them */
 };
 static_assert(sizeof(soap_batch) + sizeof(view) < 4000, "a batch travels with a launch");
 
-/* Where the parts of a matrix are: the gradient, two arrays at work, and what the states do not have in the type of
- * computation. */
+/* Places of a matrix's parts: the gradient, two temporary arrays, and copies of states in the type of computation. */
 struct soap_parts {
     int64_t g, a, b, m, v, average[2], q[2], times[2], basis[2], met[2], end;
 
@@ -112,7 +111,7 @@ template <class R> static void count_tiles(soap_batch *b) {
     }
 }
 
-/* Side by side as long as there is room, then again from the first block on: a block goes through its teams in order. */
+/* Side by side while there is room, then again from block 0 on: a block takes its teams in order. */
 static void form_teams(soap_batch *b, uint32_t room) {
     uint32_t at = 0;
     for (int s = 0; s < 2 * b->n; s++) {
@@ -125,7 +124,7 @@ static void form_teams(soap_batch *b, uint32_t room) {
     }
 }
 
-/* The matrices from tensor number at on that there is room for; returns where the next begin. */
+/* The matrices from tensor number at on for which there is room; returns the tensor after them. */
 template <class R> static int64_t next_batch(const view *v, int64_t at, uint32_t room, soap_batch *b) {
     int64_t used = 0;
     *b = soap_batch{};
@@ -147,7 +146,7 @@ template <class R> static int64_t next_batch(const view *v, int64_t at, uint32_t
 
 /* ---- a matrix ---- */
 
-/* As a block of threads sees it: the matrix that its tile is of. */
+/* The matrix of a tile, as a block of threads sees it. */
 template <class R> struct soap_work {
     const soap_matrix &m;
     const device_tensor &t;
@@ -183,12 +182,12 @@ template <class R> struct soap_work {
         return any && done > 0 && done % (int64_t)options[OPT_PRECONDITION_FREQUENCY] == 0;
     }
 
-    /* f(i) of the tile's elements. */
+    /* f(i) for the tile's elements. */
     template <class F> __device__ __forceinline__ void elements(F f) const {
         const int64_t first = (int64_t)tile * TILE, last = first + TILE < m.count() ? first + TILE : m.count();
         for (int64_t i = first + threadIdx.x; i < last; i += TILE_THREADS) f(i);
     }
-    /* f(side, i) of a tile of squares. */
+    /* f(side, i) for a tile of squares. */
     template <class F> __device__ __forceinline__ void squares(F f) const {
         const int64_t before = (m.side(0) * m.side(0) + TILE - 1) / TILE;
         const int side = tile < before ? 0 : 1;
@@ -237,7 +236,7 @@ template <class R> static __device__ __forceinline__ void put_state(const soap_w
     store_state<R>(w.t, state, 0, block, (uint32_t)(i - block), x, w.now.key);
 }
 
-/* a: the second averages in the new order. */
+/* a = the second averages in the new order. */
 template <class R> static __device__ __forceinline__ void reorder(const soap_work<R> &w) {
     if (!w.follows()) return;
     const int64_t *rows = w.m.has[0] ? w.order(0) : NULL, *cols = w.m.has[1] ? w.order(1) : NULL;
@@ -265,10 +264,10 @@ template <class R> static __device__ __forceinline__ void settle_squares(const s
 
 /* ---- products ---- */
 
-/* The gradient into the other basis, the first averages into it, and what Adam makes of them back out of it. */
+/* The gradient to the other basis, the first averages to it, and Adam's direction back from it. */
 enum { TURN_GRADIENT, TURN_MOMENT, TURN_BACK };
 
-/* Where what was turned has come to. */
+/* The result of a turn. */
 template <class R> static __device__ __forceinline__ R *turned(const soap_work<R> &w, int turn) {
     const bool left = w.m.has[0], right = w.m.has[1];
     if (turn == TURN_BACK) return left != right ? w.a() : w.b();
@@ -305,7 +304,7 @@ static __global__ void __launch_bounds__(CHAIN_THREADS, 2)
     multiply_chains(turn_of(w, turn, side), row, col, &memory);
 }
 
-/* L, R */
+/* L and R. */
 template <class R>
 static __global__ void __launch_bounds__(CHAIN_THREADS, 2)
     averages_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b) {
@@ -365,7 +364,7 @@ template <class R> static __device__ __forceinline__ void divide(const soap_work
     w.elements([&](int64_t i) { to[i] = x[i] / (root(second[i]) + k.eps); });
 }
 
-/* The parameter: x.g is the update, but for lr. */
+/* Updates a parameter; x.g is the direction. */
 template <class R>
 static __device__ __forceinline__ element<R> step_element(const soap_work<R> &w, int64_t i, R *before) {
     typedef typename std::conditional<sizeof(R) == 4, soap_step_rule_f32, soap_step_rule_f64>::type rule;
@@ -381,7 +380,7 @@ template <class R> static __device__ __forceinline__ void step_elements(const so
 
 /* ---- statistics ---- */
 
-/* The step with them, of BLOCK elements of a matrix for a warp. Sums go over the whole matrix, block by block. */
+/* The step with statistics: a warp has BLOCK elements of a matrix. Sums go over the whole matrix, block by block. */
 template <class R>
 static __global__ void __launch_bounds__(32)
     collect_kernel(const __grid_constant__ view v, const __grid_constant__ soap_batch b, int i) {
@@ -400,7 +399,7 @@ static __global__ void __launch_bounds__(32)
                         });
 }
 
-/* A warp for each tensor: of a matrix, the first chunk has all. */
+/* A warp for each tensor; a matrix's first chunk has the sums of all. */
 static __global__ void __launch_bounds__(32) sums_kernel(const __grid_constant__ view v) {
     __shared__ double numbers[ORDERED];
     const int64_t i = blockIdx.x, first = v.first_chunk[i], last = v.first_chunk[i + 1];
@@ -418,8 +417,8 @@ static __global__ void __launch_bounds__(32) sums_kernel(const __grid_constant__
 
 /* ---- bases ---- */
 
-/* Where each column goes by the sums of q times (average times q), estimates of the eigenvalues, the largest first; those
- * that are equal stay as they are, and all of them where one is not a number. */
+/* Sorts columns by the sums of q times (average times q), which estimate eigenvalues, the largest first. Equal ones keep
+ * their order, and all do if one is NaN. */
 template <class R> static __device__ void order_columns(team &t, const R *q, const R *times) {
     const int64_t n = t.n;
     double *found = t.w[0];
@@ -444,7 +443,7 @@ template <class R> static __device__ void order_columns(team &t, const R *q, con
     t.meet();
 }
 
-/* One step of the power method from the basis there is, and what is orthogonal of it. */
+/* A step of the power method from the present basis, and the orthogonal factor of the result. */
 template <class R> static __device__ void follow_basis(team &t, const R *times, R *q) {
     const int64_t n = t.n;
     order_columns(t, q, times);
@@ -469,7 +468,7 @@ static __global__ void __launch_bounds__(BASIS_THREADS, 2)
         const R *average = w.average(side);
         if (w.begins()) begin_eigenvectors(t, [&](int64_t i) { return (double)average[i]; });
         else follow_basis(t, w.times(side), w.q(side));
-        __syncthreads(); /* the next team's memory is the same */
+        __syncthreads(); /* the next team uses the same memory */
     }
 }
 
@@ -489,7 +488,7 @@ static __global__ void __launch_bounds__(TURN_THREADS)
     for (int64_t j = 0; i < x.n && j < x.n; j++) q[i * x.n + j] = place ? (R)x.a[place[j] * x.n + i] : (R)NAN;
 }
 
-/* How many blocks of bases_kernel the device has room for at once. */
+/* Blocks of bases_kernel that the device can hold at once. */
 template <class R> static uint32_t room_for_bases() {
     int device = 0, processors = 1, each = 1;
     if (cudaGetDevice(&device) != cudaSuccess) return 1;

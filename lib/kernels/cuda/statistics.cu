@@ -1,4 +1,4 @@
-/* The host's side of statistics: where kernels count (collect.cuh), and what they have counted. */
+/* The host's side of statistics: memory in which kernels count (collect.cuh), and its contents. */
 #include "kernels/cuda/cuda_host.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static void add_counts(stats_counts *to, const device_counts *from) {
     }
 }
 
-/* Those of tensors that the driver takes, or of the others: the CPU adds up the driver's first. */
+/* Adds sums of tensors that the driver takes, or of the others: the CPU adds the driver's first. */
 static void add_sums(const adamod__device *d, const double *sums, int taken, stats_counts *groups) {
     const uint32_t takes = d->driver ? d->driver->takes : 0;
     for (int64_t i = 0; i < d->n_list; i++) {

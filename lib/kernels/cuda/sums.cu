@@ -1,7 +1,7 @@
-/* The driver of rules that need two sums over an array first: see ../../sums.c. */
+/* The driver of rules that first need two sums over an array (optim/sums.c). */
 #include "kernels/cuda/sums.cuh"
 
-/* finish, of each of these rules */
+/* finish of each rule */
 #define FINISH(rule)                                                                                                   \
     static __device__ void adamod__##rule##_finish(const double *o, const double *sum, int64_t count,                  \
                                                    adamod__coef_f64 *c)
@@ -24,7 +24,7 @@ static __device__ void finish(int rule, const double *o, const double *sum, int6
     }
 }
 
-/* A tensor's coefficients, a warp for each. */
+/* Coefficients of a tensor, by a warp. */
 static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __grid_constant__ view v) {
     __shared__ double numbers[JOIN_WARPS][ORDERED];
     const int64_t i = blockIdx.x * (int64_t)JOIN_WARPS + threadIdx.x / 32;

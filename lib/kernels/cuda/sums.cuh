@@ -1,4 +1,4 @@
-/* Two sums over each tensor, of what formulas leave with SUMS_FLAG set: see ../../sums.c. */
+/* Two sums over each tensor, of eta and step that formulas set under SUMS_FLAG (optim/sums.c). */
 #ifndef ADAMOD_CUDA_SUMS_CUH
 #define ADAMOD_CUDA_SUMS_CUH
 
@@ -6,7 +6,7 @@
 #include "kernels/cuda/update_any.cuh"
 #include "kernels/cuda/update_four.cuh"
 
-/* Elements of arrays whose types are known: nothing in between keeps loads from being under way together. */
+/* An element of a known type, so that loads run together. */
 template <int TYPE> static __device__ __forceinline__ float load_known(const void *array, int64_t i) {
     return TYPE == ADAMOD_BF16 ? bf16_to_f32(((const uint16_t *)array)[i]) : ((const float *)array)[i];
 }
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void add_element(double (&sum)[2], const eleme
     sum[1] = SQUARES ? add_square(sum[1], x.step) : sum[1] + (double)x.step;
 }
 
-/* A warp's sums of a block of elements. */
+/* Sums of a whole block of elements, by a warp. */
 template <class RULE, bool SQUARES, int PATH>
 static __device__ __forceinline__ void sum_whole(double (&sum)[2], const device_tensor &t, const typename RULE::K &k,
                                                  bool transform, int64_t block) {
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void sum_whole(double (&sum)[2], const device_
     }
 }
 
-/* Of the last, and of arrays of other types. */
+/* Sums of a last block, and of other types. */
 template <class RULE, bool SQUARES>
 static __device__ __forceinline__ void sum_any(double (&sum)[2], const device_tensor &t, const array_step &now,
                                                const typename RULE::K &k, int64_t block, int64_t last) {
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void sum_block(double (&sum)[2], const device_
     sum_any<RULE, SQUARES>(sum, t, now, k, block, last);
 }
 
-/* The sums of blocks, a warp for each; so many blocks of threads share a chunk. */
+/* Sums of blocks, a warp for each; `tiles` blocks of threads share a chunk. */
 template <class RULE, bool SQUARES>
 static __global__ void __launch_bounds__(UPDATE_THREADS, 3)
     sums_kernel(const __grid_constant__ view v, int variant, int f64, int tiles) {
@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 3)
 
 enum { JOIN_WARPS = 8 };
 
-/* Those of chunks, a warp for each. */
+/* Sums of chunks, a warp for each. */
 static __global__ void __launch_bounds__(32 * JOIN_WARPS) join_kernel(const __grid_constant__ view v) {
     __shared__ double numbers[JOIN_WARPS][ORDERED];
     const int64_t chunk = blockIdx.x * (int64_t)JOIN_WARPS + threadIdx.x / 32;
@@ -125,7 +125,7 @@ static bool has_variant(const view *v, int variant, int f64) {
     return has;
 }
 
-/* Of variants that occur: a launch takes time also where it has nothing to do. */
+/* Launches only variants that occur: an empty launch takes time, too. */
 template <bool SQUARES, class... RULES>
 static void run_sums(const view *v, cudaStream_t stream, int f64, rule_variants<RULES...>) {
     const int64_t tile = 2 * UPDATE_THREADS / 32 * BLOCK;

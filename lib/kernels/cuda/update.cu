@@ -1,5 +1,4 @@
-/* The element-wise update: one launch for all parameters of a kind, whatever their number and sizes. Which kernel that is;
- * the kernels are in update_slice.cuh. */
+/* The element-wise update: chooses the launch for all parameters of a kind. The kernels are in update_slice.cuh. */
 #include "kernels/cuda/update_launches.h"
 
 #include <utility>
@@ -42,7 +41,7 @@ int64_t cuda_tile(int rule, int tuning, const device_tensor *t) {
 cudaError_t cuda_choose(int rule, int tuning, int processors, update_class *c) {
     int blocks = 1;
     c->launch = launch_of(rule, tuning, c->f64, c->kind, c->variant);
-    if (c->kind == KIND_Q8) { /* or rings might find room for few blocks */
+    if (c->kind == KIND_Q8) { /* or shared memory might have room for few blocks */
         const cudaError_t error = cudaFuncSetAttribute(
             c->launch->kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
         if (error) return error;

@@ -1,4 +1,4 @@
-/* Updates of one element at a time, whatever the types: what the other ways leave over, and what has no other. */
+/* Updates of one element at a time, whatever the types: the remainder of other paths, and types without one. */
 #ifndef ADAMOD_CUDA_UPDATE_ANY_CUH
 #define ADAMOD_CUDA_UPDATE_ANY_CUH
 
@@ -21,7 +21,7 @@ static __device__ __forceinline__ element<typename RULE::R> load_element(const d
     return x;
 }
 
-/* States in 8 bits are stored by whole blocks: states_q8. */
+/* States in 8 bits are stored by blocks: states_q8. */
 template <class RULE, bool Q8>
 static __device__ __forceinline__ void store_element(const device_tensor &t, const array_step &now, int64_t block,
                                                      uint32_t at, const element<typename RULE::R> &x) {
@@ -35,7 +35,7 @@ static __device__ __forceinline__ void store_element(const device_tensor &t, con
     if (RULE::states & STATE_U) store_state<R>(t, 4, 0, block, at, x.u, now.key);
 }
 
-/* A warp's new states of a block in 8 bits, until all of them are known. */
+/* New states of a warp's block in 8 bits, until all are known. */
 template <class RULE> struct states_q8 {
     enum { EACH = Q8_BLOCK / 32 };
     float m[EACH], v[EACH], s[EACH];
@@ -46,7 +46,7 @@ template <class RULE> struct states_q8 {
         s[r] = (float)x.s;
     }
 
-    /* All lanes. */
+    /* Called by all lanes. */
     __device__ __forceinline__ void store(const device_tensor &t, int64_t first, int64_t last, uint64_t key) const {
         if (RULE::states & STATE_M) store_state_q8(t, 0, first, last, m, key);
         if (RULE::states & STATE_V) store_state_q8(t, 1, first, last, v, key);
@@ -54,7 +54,7 @@ template <class RULE> struct states_q8 {
     }
 };
 
-/* A block of states in 8 bits, which begins at element begin, by a warp. */
+/* Updates a block of states in 8 bits from element begin on, by a warp. */
 template <class RULE>
 static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor, int64_t begin, int64_t last) {
     typedef typename RULE::R R;
@@ -76,7 +76,7 @@ static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor
     next.store(t, begin, last, now.key);
 }
 
-/* Elements i, i + step, ... before last. */
+/* Updates elements i, i + step, ... before last. */
 template <class RULE>
 static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, int64_t i, int64_t last, int step) {
     typedef typename RULE::R R;

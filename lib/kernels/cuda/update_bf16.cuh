@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/update_octet.cuh"
 
-/* Where a lane's elements of a block begin. */
+/* Addresses of a lane's elements of a block. */
 struct place {
     char *p, *state[3];
     const char *g;
@@ -15,7 +15,7 @@ struct place {
         g = (const char *)t.g + first;
         for (int i = 0; i < 3; i++) state[i] = (char *)t.state[i] + first;
     }
-    /* Asks for them, to be found in the second cache. */
+    /* Prefetches them to the L2 cache. */
     __device__ __forceinline__ void prefetch(int states) const {
         prefetch_one(p);
         prefetch_one(g);
@@ -28,7 +28,7 @@ struct place {
     }
 };
 
-/* Q8_BLOCK elements here, too; a lane has eight side by side. */
+/* Q8_BLOCK elements, eight adjacent ones for a lane. */
 template <class RULE> struct block_bf16 {
     enum { STATES = octet<RULE>::STATES };
     uint4 p, g, state[STATES];
@@ -58,7 +58,7 @@ template <class RULE> struct block_bf16 {
         for (int e = 0; e < 8; e++) to[e] = __uint_as_float(e % 2 ? word[e / 2] & 0xffff0000u : word[e / 2] << 16);
     }
 
-    /* Finite numbers alone. */
+    /* Numbers must be finite. */
     static __device__ __forceinline__ uint4 pack(const float (&x)[8], const uint32_t (&hash)[2], int slot) {
         uint32_t word[4];
 #pragma unroll
@@ -74,7 +74,7 @@ template <class RULE> struct block_bf16 {
         return make_uint4(word[0], word[1], word[2], word[3]);
     }
 
-    /* False if this block is not to be updated so. */
+    /* False if the block is out of range, and must be updated one by one. */
     __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now, uint32_t key) {
         const uint32_t first = 8 * (threadIdx.x % 32);
         octet<RULE> x;
@@ -98,7 +98,8 @@ template <class RULE> struct block_bf16 {
     }
 };
 
-/* Which of a warp's blocks in a tile, from element at up to last, are left to be done one by one: a bit for each. */
+/* Updates a warp's blocks in a tile, from element at up to last. Returns a bit for each block that must be updated one by
+ * one. */
 template <class RULE, class CUT>
 static __device__ __forceinline__ uint32_t update_bf16(const view &v, uint32_t tensor, int64_t at, int64_t last) {
     const device_tensor &t = v.tensors[tensor];

@@ -1,11 +1,11 @@
-/* Updates of whole tiles, four elements of a thread at a time, where the types are those of a path. */
+/* Updates of whole tiles, four elements of a thread at a time, for the types of a path. */
 #ifndef ADAMOD_CUDA_UPDATE_FOUR_CUH
 #define ADAMOD_CUDA_UPDATE_FOUR_CUH
 
 #include "kernels/cuda/cuts.cuh"
 #include "kernels/cuda/formulas.cuh"
 
-/* Four elements as they lie in memory, and as numbers. Caches are told that nothing is read again before the next step. */
+/* Four elements in memory and as numbers. Caches are told that nothing is read again before the next step. */
 template <int TYPE> struct four;
 
 template <> struct four<ADAMOD_F32> {
@@ -34,7 +34,7 @@ template <> struct four<ADAMOD_BF16> {
         const uint32_t word = j < 2 ? raw.x : raw.y;
         return __uint_as_float(j % 2 ? word & 0xffff0000u : word << 16);
     }
-    /* add is what bf16 takes before it is cut. The other half of the word stays: it may not have been read yet. */
+    /* add: see f32_to_bf16. The other half of the word stays: it may not have been read yet. */
     __device__ __forceinline__ void set(int j, float x, uint32_t add) {
         uint32_t &word = j < 2 ? raw.x : raw.y;
         const uint32_t half = f32_to_bf16(x, add);
@@ -60,8 +60,8 @@ template <> struct path_types<PATH_BF16> {
     enum { p = ADAMOD_BF16, g = ADAMOD_BF16, s = ADAMOD_BF16, master = 0, random = 1 };
 };
 
-/* The tensor that a block is at: its arrays, which are known before prepare is done, and the coefficients of its
- * update. Registers are scarce, so what a tile needs but once is looked up then. */
+/* The tensor of a block: its arrays, known before prepare is done, and the coefficients of its update. For want of
+ * registers, what a tile needs once is looked up then. */
 template <class RULE> struct site {
     const view &v;
     uint32_t tensor;
@@ -89,7 +89,7 @@ template <class RULE> struct site {
         }
     }
 
-    /* Waits for prepare, and reads what it wrote; false: the step is not taken. */
+    /* Waits for prepare and reads its results; false: the step is not taken. */
     __device__ __forceinline__ bool ready() {
         if (!begun) {
             wait_for_prepare();
@@ -106,7 +106,7 @@ template <class RULE> struct site {
     }
 };
 
-/* A tile from element first on. A warp has 128 elements a group, side by side. False if the step is not taken. */
+/* Updates a tile from element first on. A warp has 128 adjacent elements a group. False if the step is not taken. */
 template <class RULE, class CUT, int PATH>
 static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first) {
     typedef path_types<PATH> types;

@@ -1,4 +1,4 @@
-/* The kernels of the element-wise update: which way each tile takes. */
+/* The kernels of the element-wise update: which path each tile takes. */
 #ifndef ADAMOD_CUDA_UPDATE_KERNELS_CUH
 #define ADAMOD_CUDA_UPDATE_KERNELS_CUH
 
@@ -8,7 +8,7 @@
 #include "kernels/cuda/update_four.cuh"
 #include "kernels/cuda/update_q8.cuh"
 
-/* False if there is no way to take the whole tile at once. */
+/* False if no path takes the whole tile. */
 template <class RULE, class CUT>
 static __device__ __forceinline__ bool update_whole(site<RULE> &a, int64_t first, bool *taken) {
     if constexpr (sizeof(typename RULE::R) != 4) {
@@ -24,7 +24,7 @@ static __device__ __forceinline__ bool update_whole(site<RULE> &a, int64_t first
     }
 }
 
-/* There are no more blocks than tiles. */
+/* There are at most as many blocks as tiles. */
 template <class RULE, class CUT>
 static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     update_kernel(const __grid_constant__ view v, const piece *tiles, int64_t n_tiles) {
@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     bool taken = true;
     while (taken) {
         const int64_t next = i + gridDim.x;
-        const piece ahead = next < n_tiles ? tiles[next] : tile; /* asked for before it is needed */
+        const piece ahead = next < n_tiles ? tiles[next] : tile; /* loaded before it is needed */
         a.go_to(tile.tensor);
         const int64_t first = (int64_t)tile.index * CUT::tile;
         const int64_t count = v.tensors[tile.tensor].count;
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     if (!a.begun) wait_for_prepare(); /* or the next launch might come before prepare is done */
 }
 
-/* A tile of blocks for each block of threads. */
+/* A block of threads has a tile of blocks. */
 template <class RULE, class CUT, int KIND>
 static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     update_blocks_kernel(const __grid_constant__ view v, const piece *tiles) {
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     }
     wait_for_prepare(); /* or the next launch might come before prepare is done */
     if (v.shared->skip || !given) return;
-    /* After all else, so that nothing is kept in registers across the call. */
+    /* At the end, so that no registers are kept across the call. */
     for (; at < last && left; at += CUT::step, left >>= 1) {
         if (!(left & 1)) continue;
         if (KIND == KIND_Q8) update_any_q8<RULE>(v, tile.tensor, at, last);

@@ -1,10 +1,10 @@
-/* How each formula is launched for tensors of each kind: what update.cu chooses from. */
+/* Launches of each formula for each kind of tensor, from which update.cu chooses. */
 #ifndef ADAMOD_CUDA_UPDATE_LAUNCHES_H
 #define ADAMOD_CUDA_UPDATE_LAUNCHES_H
 
 #include "kernels/cuda/cuda_backend.h"
 
-/* How a formula is launched for tensors of a kind. */
+/* The launch of a formula for a kind of tensor. */
 struct variant_launch {
     const void *kernel; /* NULL: there is none */
     void (*update)(const view *v, const update_class *c, cudaStream_t stream);
@@ -14,7 +14,7 @@ struct variant_launch {
     const char *name; /* of a tuning */
 };
 
-/* Of one formula: the standard launch of each kind, and those that `optim bench` can try in its place. */
+/* Launches of a formula: the standard one of each kind, and those that `optim bench` can try instead. */
 struct variant_launches {
     variant_launch standard[KINDS];
     struct {
@@ -23,8 +23,8 @@ struct variant_launches {
     } tunings[KINDS];
 };
 
-/* Kernels of all rules in one file would take minutes to compile, on one core. So update_slice_0.cu
- * and so on compile update_slice.cuh, each for the rules whose number leaves this remainder. */
+/* Kernels of all rules in one file would take minutes to compile on one core. So update_slice_0.cu and so on each compile
+ * update_slice.cuh for the rules whose number has that remainder. */
 enum { UPDATE_SLICES = 8 };
 
 /* [f64][rule]: the launches of each of its variants; NULL for a rule of another slice. */

@@ -4,17 +4,16 @@
 
 #include "kernels/cuda/formulas.cuh"
 
-/* Where states are small, instructions are the limit, and those on integers above all, of which a GPU does half as many.
- * So there is no branch for an element: where one would take another way, nothing was stored yet, and all is done over
- * again one by one. */
+/* With small states, instructions are the limit, above all integer ones, of which a GPU does half as many. So no element
+ * has a branch: if one would take another way, nothing is stored yet, and the block is updated one by one. */
 template <class RULE> struct octet {
     enum { STATES = 3 };
     float p[8], g[8], state[STATES][8];
 
     static __device__ __forceinline__ bool has(int i) { return RULE::states >> i & 1; }
 
-    /* What few updates need is read from now each time, for want of registers. False if the update is not to be done so:
-     * not finite, or out of the range of the quick ways. */
+    /* Rarely needed values are read from now each time, for want of registers. False if a number is not finite, or out of
+     * range for quick arithmetic. */
     __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now) {
 #pragma unroll
         for (int e = 0; e < 8; e++) g[e] = g[e] * k.gscale;
@@ -43,8 +42,8 @@ template <class RULE> struct octet {
         return !has(1) || quick_squares(least);
     }
 
-    /* The largest magnitude, as bits. Of state 0, the largest of the positive as integers with a sign, and of the
-     * negative as those without; the others have none. */
+    /* The largest magnitude, as bits. State 0 has a sign: the largest positive as signed integers, the largest negative as
+     * unsigned ones. */
     static __device__ __forceinline__ uint32_t largest(const float (&x)[8], bool has_sign) {
         uint32_t most = 0;
         int32_t positive = 0;

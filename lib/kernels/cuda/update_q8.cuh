@@ -5,21 +5,21 @@
 #include "kernels/cuda/update_four.cuh"
 #include "kernels/cuda/update_octet.cuh"
 
-/* A block of theirs as it comes from memory, into shared memory. */
+/* A block in shared memory, as it comes from global memory. */
 template <class RULE> struct slot_q8 {
     enum { STATES = RULE::states & STATE_S ? 3 : RULE::states & STATE_V ? 2 : 1 };
     float4 p[Q8_BLOCK / 4], g[Q8_BLOCK / 4];
     uint4 codes[STATES][Q8_BLOCK / 16];
 };
 
-/* What a lane asks for of a warp's blocks, 16 bytes at a time: of codes, for the lane that will want them or another. */
+/* A lane's copies of a warp's blocks, 16 bytes at a time; codes may be for another lane. */
 template <class RULE, class CUT> struct source_q8 {
     enum { STATES = slot_q8<RULE>::STATES, PAIRS = (STATES + 1) / 2 };
     float4 *p;
     const float4 *g;
     uint4 *codes[PAIRS];
 
-    /* Of those from element at on. */
+    /* For blocks from element at on. */
     __device__ __forceinline__ source_q8(const device_tensor &t, int64_t at) {
         const int lane = (int)threadIdx.x % 32;
         p = (float4 *)((float *)t.p + at) + lane;
@@ -44,7 +44,7 @@ template <class RULE, class CUT> struct source_q8 {
         }
     }
 
-    /* What was asked for so many blocks ago, to be replaced by p and the slot's codes. */
+    /* Stores p and the slot's codes where the block AGO blocks before came from. */
     template <int AGO>
     __device__ __forceinline__ void replace(const float4 (&p_new)[2], const slot_q8<RULE> &from) const {
         const int lane = (int)threadIdx.x % 32;
@@ -56,7 +56,7 @@ template <class RULE, class CUT> struct source_q8 {
             if (2 * u + lane / 16 < STATES) store_to(codes[u] - AGO * CUT::step / 16, from.codes[0][32 * u + lane]);
         }
     }
-    /* Left to itself, the compiler makes four stores of one. */
+    /* The compiler alone would make four stores. */
     template <class T> static __device__ __forceinline__ void store_to(T *to, T x) {
         const uint32_t *word = (const uint32_t *)&x;
         if (CUT::stream) __stcs(to, x);
@@ -67,7 +67,7 @@ template <class RULE, class CUT> struct source_q8 {
         }
     }
 
-    /* To the warp's next block. */
+    /* Goes to the warp's next block. */
     __device__ __forceinline__ void go_on() {
         p += CUT::step / 4;
         g += CUT::step / 4;
@@ -76,8 +76,8 @@ template <class RULE, class CUT> struct source_q8 {
     }
 };
 
-/* The same as numbers. A warp takes a block at once, and so finds its scales by itself; a lane has two groups of four
- * elements. A code takes one integer instruction for its random bits, and one or two for its place in a word. */
+/* A block as numbers. A warp has a whole block, and so finds its scales by itself; a lane has two groups of four elements.
+ * A code takes one integer instruction for its random bits, and one or two for its place in a word. */
 template <class RULE> struct block_q8 {
     enum { STATES = octet<RULE>::STATES };
     four<ADAMOD_F32> p[2], g[2];
@@ -99,7 +99,7 @@ template <class RULE> struct block_q8 {
         }
     }
 
-    /* Back again. */
+    /* Stores codes. */
     __device__ __forceinline__ void store(slot_q8<RULE> *to) const {
         const int lane = (int)threadIdx.x % 32;
 #pragma unroll
@@ -138,7 +138,7 @@ template <class RULE> struct block_q8 {
         }
     }
 
-    /* False if this block is not to be updated so. */
+    /* False if the block is out of range, and must be updated one by one. */
     __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now, uint32_t key) {
         const uint32_t lane = threadIdx.x % 32;
         octet<RULE> x;
@@ -171,7 +171,7 @@ template <class RULE> struct block_q8 {
     }
 };
 
-/* A warp's scales in a tile: lane l has those of its block l, so that they are read at once, and written. */
+/* A warp's scales in a tile: lane l has those of block l, so that they are loaded and stored at once. */
 template <class RULE, int STEP> struct scales_q8 {
     enum { STATES = slot_q8<RULE>::STATES };
     float scale[STATES];
@@ -197,9 +197,9 @@ template <class RULE, int STEP> struct scales_q8 {
     }
 };
 
-/* Which of a warp's blocks in a tile, from element at up to last, are left to be done one by one: a bit for each.
- * Registers have no room for a block on its way beside the one at work, and without, a warp would wait for memory each
- * time. So blocks come into a ring of slots in shared memory, which is the warp's alone. */
+/* Updates a warp's blocks in a tile, from element at up to last. Returns a bit for each block that must be updated one by
+ * one. Registers have no room for the next block beside the present one, and without it a warp would wait for memory each
+ * time. So blocks come into a circular buffer in shared memory, one for each warp. */
 template <class RULE, class CUT>
 static __device__ __forceinline__ uint32_t update_q8(const view &v, uint32_t tensor, int64_t at, int64_t last) {
     enum { STEP = CUT::step, AHEAD = CUT::stages - 1 };
@@ -228,7 +228,7 @@ static __device__ __forceinline__ uint32_t update_q8(const view &v, uint32_t ten
     for (int round = 0; round < n; round++) {
         block_q8<RULE> x;
         wait_for_copies<AHEAD - 1>();
-        __syncwarp(); /* the other lanes' have come, too, and all have read the slot that is free */
+        __syncwarp(); /* the other lanes' copies are here, and all have read the free slot */
         if (round + AHEAD < n) source.ask(free);
         end_of_copies();
         x.load(*here);

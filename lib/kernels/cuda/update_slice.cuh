@@ -1,8 +1,8 @@
-/* The element-wise update of some of the rules. UPDATE_SLICE says which; see update_launches.h.
+/* The element-wise update of the rules of slice UPDATE_SLICE; see update_launches.h.
  *
- * Memory is the limit, so what matters is that many wide loads are on their way at any time: blocks stay and take one
- * tile after the other, and each thread asks for all it needs of several groups of four elements before it computes. The
- * launch overlaps prepare: only what prepare writes is waited for, after the first tile was asked for. */
+ * Memory is the limit, so many wide loads must be under way at any time: blocks take one tile after the other, and each
+ * thread loads all it needs of several groups of four elements before it computes. The launch overlaps prepare, and waits
+ * for it only after the loads of the first tile. */
 #include "kernels/cuda/update_kernels.cuh"
 #include "kernels/cuda/update_launches.h"
 
@@ -45,7 +45,7 @@ template <class RULE, class CUT, int KIND> static variant_launch make_launch(con
                           name};
 }
 
-/* ---- all there are ---- */
+/* ---- the table ---- */
 
 #define NAME_TUNING(threads, groups, blocks, stay)                                                                     \
 #threads " threads, " #groups " groups, " #blocks " blocks, stay " #stay
@@ -80,7 +80,7 @@ template <class... RULES> static const variant_launches *launches_of(rule_varian
     return all;
 }
 
-/* NULL, and nothing is compiled, for a rule of another slice. */
+/* NULL, without code, for a rule of another slice. */
 template <int SLICE, int RULE, class VARIANTS> static const variant_launches *launches_here(VARIANTS variants) {
     if constexpr (RULE % UPDATE_SLICES == SLICE) return launches_of(variants);
     else return NULL;
