@@ -1,11 +1,11 @@
-/* The gradient of y in shared memory, with a border around its pixels (bordered.cuh). If a part of it is left as a and b of each
- * channel (nn_call.output_linear), dy + a + b y is computed there, and never stored in global memory. */
+/* The gradient of y in shared memory, with a border around its pixels (bordered.cuh). If a part of it is left as a and b of
+ * each channel (nn_call.output_linear), dy + a + b y is computed there, and never stored in global memory. */
 #ifndef ADAMOD_NN_CUDA_HOPPER_BORDERED_GRADIENT_H
 #define ADAMOD_NN_CUDA_HOPPER_BORDERED_GRADIENT_H
 
 #include "nn/backend/cuda/bordered.cuh"
+#include "nn/backend/cuda/hopper/norm_prologue.cuh"
 #include "nn/backend/cuda/hopper/norm_shape.cuh"
-#include "nn/backend/cuda/norm_line.cuh"
 
 enum { GRAD_PACKS = OUT / 8 };
 
@@ -27,10 +27,6 @@ static inline bordered_gradient bordered_gradient_of(const nn_call *c) {
             c->output_linear,
             y->live_rows,
             y->cols / OUT};
-}
-
-__device__ static inline int64_t live_pixels(const bordered_gradient &g) {
-    return g.live_rows ? *g.live_rows * g.pixels_a_row : g.pixels;
 }
 
 /* {b, b, a, a} of each two channels. Threads synchronize before they read them. */

@@ -193,8 +193,8 @@ HOPPER_KERNEL tile_kernel(const __grid_constant__ CUtensorMap x, const __grid_co
 
 /* ---- tiles of rows of 32 pixels, 64 channels ---- */
 
-/* A persistent, ping-pong kernel: W stays in shared memory, and the two consumers take tiles of ROWS rows in turns, so that one
- * multiplies during the other's epilogue. */
+/* A persistent, ping-pong kernel: W stays in shared memory, and the two consumers take tiles of ROWS rows in turns, so that
+ * one multiplies during the other's epilogue. */
 enum {
     ROW_WIDTH = 32,
     ROWS = 8,

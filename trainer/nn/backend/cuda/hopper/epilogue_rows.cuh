@@ -14,8 +14,8 @@ struct row_output {
     bool moments; /* wanted */
 };
 
-/* Stores R packs of 8 channels of a lane, at pixels `pixel`, pixel + step ..., and adds them to the warp's sums. Lanes that are
- * PACKS apart have the same channels. first: sums begin here, with the first pixel as their origin. */
+/* Stores R packs of 8 channels of a lane, at pixels `pixel`, pixel + step ..., and adds them to the warp's sums. Lanes that
+ * are PACKS apart have the same channels. first: sums begin here, with the first pixel as their origin. */
 template <int PACKS, int R, int COLS, int WARPS>
 __device__ static inline void store_packs(const row_output &to, const uint4 (&packs)[R], int64_t pixel, int64_t step,
                                           int channel, bool first, tile_sums<COLS, WARPS> &sums) {
@@ -121,8 +121,8 @@ struct lane_sums {
     float sum[8], squares[8];
 };
 
-/* Stores a warp's 16 pixels from `pixel` on, of COLS channels, through `out`, the warp's shared memory; zeros beyond the batch.
- * Lanes that are COLS / 8 apart have the same channels. first: as in store_packs. */
+/* Stores a warp's 16 pixels from `pixel` on, of COLS channels, through `out`, the warp's shared memory; zeros beyond the
+ * batch. Lanes that are COLS / 8 apart have the same channels. first: as in store_packs. */
 template <int COLS>
 __device__ static inline void store_rows(const row_output &to, bf16 *out, const float (&acc)[COLS / 8][4],
                                          int64_t pixel, bool first, lane_sums &sums) {
@@ -184,8 +184,8 @@ __device__ static inline void store_lanes(const moments_work &w, int64_t column,
 /* A warpgroup's sums of 64 pixels and N channels. Rows are padded by 8, so that four of them begin in different banks. */
 template <int N> struct warpgroup_sums { float row[64][N + 8]; };
 
-/* The split-K epilogue: adds the sums of WARPGROUPS warpgroups for the same 64 pixels, from `pixel` on. `shared` is memory that
- * other threads may still be reading. */
+/* The split-K epilogue: adds the sums of WARPGROUPS warpgroups for the same 64 pixels, from `pixel` on. `shared` is memory
+ * that other threads may still be reading. */
 template <int N, int WARPGROUPS, int WARPS>
 __device__ static inline void store_sums(const row_output &to, warpgroup_sums<N> *shared, float (&acc)[N / 8][4],
                                          int64_t pixel, tile_sums<N, WARPS> &sums) {

@@ -1,11 +1,10 @@
-/* Implicit GEMM: a row of a is the 9 x 128 numbers of relu(norm(x)) under the filter at a pixel, of which shared memory has each
- * once, with a border of zeros (bordered.cuh). ldmatrix gathers the rows of a tap, and wgmma takes them from registers (RS).
- * All of W stays in shared memory. */
+/* Implicit GEMM: a row of a is the 9 x 128 numbers of relu(norm(x)) under the filter at a pixel, of which shared memory has
+ * each once, with a border of zeros (bordered.cuh). ldmatrix gathers the rows of a tap, and wgmma takes them from registers
+ * (RS). All of W stays in shared memory. */
 #include "nn/backend/cuda/hopper/norm_convolution.h"
 #include "nn/backend/cuda/hopper/bordered_gradient.cuh"
 #include "nn/backend/cuda/hopper/epilogue_rows.cuh"
 #include "nn/backend/cuda/hopper/norm_prologue.cuh"
-#include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/sum_parts.cuh"
 
 /* All of W: for each tap and half of x's channels, a tile with a row for each channel of y. */
@@ -31,8 +30,8 @@ struct forward_work {
     moments_work found;
 };
 
-/* Four warpgroups with 64 pixels each. They have different pixels, and half of the channels of x at a time; or, if SPLIT_K, the
- * same pixels and a quarter of the channels each, whose sums are added in the epilogue. */
+/* Four warpgroups with 64 pixels each. They have different pixels, and half of the channels of x at a time; or, if SPLIT_K,
+ * the same pixels and a quarter of the channels each, whose sums are added in the epilogue. */
 template <bool SPLIT_K> struct forward_shape {
     static constexpr int WARPGROUPS = 4, THREADS = WARPGROUPS * WARPGROUP, WARPS = THREADS / 32;
     static constexpr bool IS_SPLIT_K = SPLIT_K;
@@ -91,15 +90,13 @@ __device__ static inline void store_normalised(const forward_work &f, const floa
         const uint4 p = from.pack[i];
         uint4 z = make_uint4(0, 0, 0, 0);
         if (place >= f.s.places()) continue;
-        if (from.there >> i & 1)
-            z = make_uint4(normalised(p.x, line[0]), normalised(p.y, line[1]), normalised(p.z, line[2]),
-                           normalised(p.w, line[3]));
+        if (from.there >> i & 1) z = normalised(p, line);
         *reinterpret_cast<uint4 *>(to[pack / 8] + swizzled(place, pack % 8)) = z;
     }
 }
 
-/* acc += W * x, for KS times 16 channels of a half of x's, from the k-th 16 on. Rows are the pixels whose 3 x 3 places begin at
- * the lanes' corners. Registers are double-buffered: ldmatrix of a step runs during the wgmma of the step before. */
+/* acc += W * x, for KS times 16 channels of a half of x's, from the k-th 16 on. Rows are the pixels whose 3 x 3 places
+ * begin at the lanes' corners. Registers are double-buffered: ldmatrix of a step runs during the wgmma of the step before. */
 template <int KS>
 __device__ static inline void multiply_taps(const all_weights &w, int half, int k, const bf16 *x, int corner, int wide,
                                             float (&acc)[OUT / 8][4], bool add) {
@@ -154,7 +151,7 @@ template <typename S> __global__ static void __launch_bounds__(S::THREADS, 1) co
     copies_commit();
     find_places<S::THREADS>(f.s, s.places);
     grid_dependency_sync();
-    const int64_t live = f.live_rows ? *f.live_rows * f.pixels_a_row : f.pixels;
+    const int64_t live = live_pixels(f);
     const int64_t first = (int64_t)blockIdx.x * f.found.size;
     const int64_t end = first + f.found.size < f.pixels ? first + f.found.size : f.pixels;
     const row_output to = {f.y, f.y_stride, end, live, f.found.to.first != NULL};
@@ -233,7 +230,8 @@ struct back_channels {
     float sum[8], product[8];
 };
 
-/* Gradients of relu(norm(x)) for a half of the channels. Rows are the pixels whose 3 x 3 places begin at the lanes' corners. */
+/* Gradients of relu(norm(x)) for a half of the channels. Rows are the pixels whose 3 x 3 places begin at the lanes'
+ * corners. */
 __device__ static inline void multiply_back(const all_weights &w, int half, const bf16 *dy, int corner, int wide,
                                             float (&acc)[SW128_COLS / 8][4]) {
     const int lane = (int)threadIdx.x % 32;
@@ -299,7 +297,7 @@ __device__ static inline void store_grads(const backward_work &b, back_memory &s
  * p = product scale^2 / n. */
 __device__ static inline void store_channel(const backward_work &b, int k, float sum, float product) {
     const norm_line line = saved_line(b.norm, IN, k);
-    const float n = fmaxf((float)(b.live_rows ? *b.live_rows * b.pixels_a_row : b.pixels), 1);
+    const float n = fmaxf((float)live_pixels(b), 1);
     const float p = product * line.scale * line.scale / n;
     const float dgamma[1] = {product * line.scale}, dbeta[1] = {sum};
     put<1>(b.dgamma, k, dgamma);
@@ -388,7 +386,7 @@ __global__ static void __launch_bounds__(APPLY_BLOCK) apply_kernel(const backwar
     constexpr int R = 4, PACKS = IN / 8, AT_ONCE = APPLY_BLOCK / PACKS;
     grid_dependency_sync();
     const int64_t first = (int64_t)blockIdx.x * R * AT_ONCE + threadIdx.x / PACKS;
-    const int64_t live = b.live_rows ? *b.live_rows * b.pixels_a_row : b.pixels;
+    const int64_t live = live_pixels(b);
     const int channel = (int)threadIdx.x % PACKS * 8;
     uint4 xs[R], gs[R];
 #pragma unroll

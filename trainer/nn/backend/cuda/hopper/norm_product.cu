@@ -25,8 +25,8 @@ struct forward_work {
     moments_work found;
 };
 
-/* Tiles of N channels of y by WARPGROUPS warpgroups, each with 64 pixels and 64 channels of x at a time. Warpgroups have different
- * pixels or, if SPLIT_K, the same pixels and different channels, whose sums are added in the epilogue. */
+/* Tiles of N channels of y by WARPGROUPS warpgroups, each with 64 pixels and 64 channels of x at a time. Warpgroups have
+ * different pixels or, if SPLIT_K, the same pixels and different channels, whose sums are added in the epilogue. */
 template <int N, int WARPGROUPS, bool SPLIT_K, int PIPE_STAGES, int BLOCKS> struct forward_shape {
     static constexpr int COLS = N, THREADS = WARPGROUPS * WARPGROUP, WARPS = THREADS / 32, STAGES = PIPE_STAGES;
     static constexpr int BLOCKS_AT_ONCE = BLOCKS, ALL_WARPGROUPS = WARPGROUPS;
@@ -102,7 +102,7 @@ __global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE)
     }
     grid_dependency_sync();
     __syncthreads();
-    const int64_t live = f.live_rows ? *f.live_rows * f.pixels_a_row : f.pixels;
+    const int64_t live = live_pixels(f);
     const int64_t first = (int64_t)blockIdx.x * f.found.size;
     const int64_t end = first + f.found.size < f.pixels ? first + f.found.size : f.pixels;
     const int chunks = (int)parts(f.channels, S::DEPTH), warpgroup = (int)threadIdx.x / WARPGROUP,
@@ -136,11 +136,8 @@ __global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE)
         else store_rows<OUT>(to, s.out[warp], acc, pixel + warp * 16, pixel == first, sums);
     }
     if (!f.found.to.first) return;
-    if constexpr (S::IS_SPLIT_K) {
-        store_block(f.found, blockIdx.y, live, s.beside);
-    } else {
-        store_lanes<S::ROWS>(f.found, blockIdx.y, first, end, live, sums, s.after);
-    }
+    if constexpr (S::IS_SPLIT_K) store_block(f.found, blockIdx.y, live, s.beside);
+    else store_lanes<S::ROWS>(f.found, blockIdx.y, first, end, live, sums, s.after);
 }
 
 /* ---- backward ---- */
@@ -182,14 +179,9 @@ struct back_sums {
     float sum[SW128_COLS / 4], product[SW128_COLS / 4];
 };
 
-__device__ static inline void find_back_lines(const backward_work &b, back_memory &s, int64_t channel) {
+__device__ static inline void load_back_lines(const backward_work &b, back_memory &s, int64_t channel) {
     if (threadIdx.x >= SW128_COLS) return;
-    const int64_t k = channel + threadIdx.x;
-    norm_line line = {0, 0, 0, 0};
-    if (k < b.channels) line = saved_line(b.norm, b.channels, k);
-    float *const to = place_in(s.lines, threadIdx.x);
-    to[0] = line.factor;
-    to[2] = line.shift;
+    const norm_line line = load_line(b.norm, b.channels, channel + threadIdx.x, s.lines);
     reinterpret_cast<float *>(s.means)[threadIdx.x] = line.mean;
 }
 
@@ -316,7 +308,7 @@ __global__ static void __launch_bounds__(BACK_BLOCK, 1) product_back_kernel(cons
         tma_load(s.w, &b.w, channel, 0, &s.w_full);
     }
     grid_dependency_sync();
-    find_back_lines(b, s, channel);
+    load_back_lines(b, s, channel);
     __syncthreads();
     if (loads && first < b.tiles) load_tile(b, stages[0], first, channel, &s.full[warpgroup][0]);
     mbarrier_wait(smem_address(&s.w_full), 0);
@@ -364,7 +356,7 @@ struct sum_work {
  * p = product scale^2 / n. */
 __device__ static inline void store_channel(const sum_work &s, int64_t k, float sum, float product) {
     const float mean = s.saved[k], scale = s.saved[s.channels + k], factor = s.gamma[k] * scale;
-    const float n = fmaxf((float)(s.live_rows ? *s.live_rows * s.pixels_a_row : s.pixels), 1);
+    const float n = fmaxf((float)live_pixels(s), 1);
     const float p = product * scale * scale / n;
     const float dgamma[1] = {product * scale}, dbeta[1] = {sum};
     put<1>(s.to_gamma, k, dgamma);

@@ -1,7 +1,7 @@
-/* A GEMM with a row (M) for each pixel of x. N is the channels of y three times, for the three taps of a row of the filter: what
- * the pixel adds to y at its right, at itself and at its left. Other rows of the filter are the same GEMM with x an image row
- * further. So both operands of wgmma are in shared memory (SS), with no border at the sides of images, and the epilogue adds
- * the parts of neighbouring pixels in registers. */
+/* A GEMM with a row (M) for each pixel of x. N is the channels of y three times, for the three taps of a row of the filter:
+ * what the pixel adds to y at its right, at itself and at its left. Other rows of the filter are the same GEMM with x an
+ * image row further. So both operands of wgmma are in shared memory (SS), with no border at the sides of images, and the
+ * epilogue adds the parts of neighbouring pixels in registers. */
 #include "nn/backend/cuda/hopper/epilogue_rows.cuh"
 #include "nn/backend/cuda/hopper/norm_prologue.cuh"
 #include "nn/backend/cuda/hopper/norm_shape.cuh"
@@ -32,12 +32,11 @@ struct rows_work {
 typedef bf16 row_weights[HALVES][3][COLUMNS * SW128_COLS];
 
 template <int WIDTH> struct rows_shape {
-    static constexpr int ROWS = PIXELS / WIDTH,
-                         ROWS_OF_PIXELS = (ROWS + 2) * WIDTH; /* with a row above and one below */
+    static constexpr int ROWS = PIXELS / WIDTH, BOX_PIXELS = (ROWS + 2) * WIDTH; /* with a row above and one below */
     struct memory {
         row_weights w;
         union {
-            bf16 x[STAGES][ROWS_OF_PIXELS * SW128_COLS];
+            bf16 x[STAGES][BOX_PIXELS * SW128_COLS];
             tile_sums<OUT, WARPS> found;
         };
         bf16 out[WARPS][16 * OUT];
@@ -55,17 +54,16 @@ template <int BLOCK> __device__ static inline void copy_weights(const bf16 *from
 }
 
 /* x, a pixel a row, becomes relu(norm(x)); pixels above and below an image stay 0. `row`: the image row of the first pixel. */
-template <int WIDTH, int ROWS_OF_PIXELS, int THREADS_OF_IT>
+template <int WIDTH, int BOX_PIXELS, int THREADS_OF_IT>
 __device__ static inline void normalise_pixels(const float4 *lines, int row, int height, bf16 *x) {
     const int thread = (int)threadIdx.x % THREADS_OF_IT, pack = thread % 8;
-    const float4 a = lines[pack * 4], b = lines[pack * 4 + 1], c = lines[pack * 4 + 2], d = lines[pack * 4 + 3];
+    const float4 held[4] = {lines[pack * 4], lines[pack * 4 + 1], lines[pack * 4 + 2], lines[pack * 4 + 3]};
 #pragma unroll
-    for (int line = thread / 8; line < ROWS_OF_PIXELS; line += THREADS_OF_IT / 8) {
+    for (int line = thread / 8; line < BOX_PIXELS; line += THREADS_OF_IT / 8) {
         const int at_row = row + line / WIDTH;
         if (at_row < 0 || at_row >= height) continue;
         uint4 *const at = reinterpret_cast<uint4 *>(x + swizzled(line, pack));
-        const uint4 p = *at;
-        *at = make_uint4(normalised(p.x, a), normalised(p.y, b), normalised(p.z, c), normalised(p.w, d));
+        *at = normalised(*at, held);
     }
 }
 
@@ -86,8 +84,9 @@ __device__ static inline void multiply_half(const bf16 *x, const bf16 (&w)[3][CO
     wgmma_commit_group();
 }
 
-/* What a warp's last pixel adds to the next one, and its first pixel to the one before, for the warps that have those. A thread
- * has pixels lane / 4 and lane / 4 + 8 of its warp's 16: of each 8 columns, two numbers of the first, then two of the second. */
+/* Stores what a warp's last pixel adds to the next one, and its first to the one before, for the warps that have those. A
+ * thread has pixels lane / 4 and lane / 4 + 8 of its warp's 16: of each 8 columns, two numbers of the first, then two of
+ * the second. */
 __device__ static inline void store_edges(const float (&acc)[ACC], float (&edges)[WARPS][2][OUT]) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 #pragma unroll
@@ -101,9 +100,9 @@ __device__ static inline void store_edges(const float (&acc)[ACC], float (&edges
     }
 }
 
-/* y of a warp's 16 pixels: from the pixel at the left, itself, and the pixel at the right. A lane's neighbours are the lanes 4
- * before and 4 after it; at an end of the 8, those of the other 8; at an end of the 16, another warp's if the image row goes on
- * there (CROSSES), and none if it ends. */
+/* y of a warp's 16 pixels: from the pixel at the left, itself, and the pixel at the right. A lane's neighbours are the
+ * lanes 4 before and 4 after it; at an end of the 8, those of the other 8; at an end of the 16, another warp's if the image
+ * row goes on there (CROSSES), and none if it ends. */
 template <int WIDTH>
 __device__ static inline void add_neighbours(const float (&acc)[ACC], const float (*edges)[2][OUT],
                                              float (&y)[OUT / 8][4]) {
@@ -128,8 +127,8 @@ __device__ static inline void add_neighbours(const float (&acc)[ACC], const floa
     }
 }
 
-/* A CTA takes its pixels PIXELS at a time, by halves of the channels: an item is one half of such pixels. An item is normalised
- * while the one before is multiplied and those after it are loaded. */
+/* A CTA takes its pixels PIXELS at a time, by halves of the channels: an item is one half of such pixels. An item is
+ * normalised while the one before is multiplied and those after it are loaded. */
 template <int WIDTH>
 __global__ static void __launch_bounds__(THREADS, 1) rows_kernel(const __grid_constant__ rows_work f) {
     typedef rows_shape<WIDTH> S;
@@ -142,7 +141,7 @@ __global__ static void __launch_bounds__(THREADS, 1) rows_kernel(const __grid_co
         fence_mbarrier_init();
     }
     grid_dependency_sync();
-    const int64_t live = f.live_rows ? *f.live_rows * f.pixels_a_row : f.pixels;
+    const int64_t live = live_pixels(f);
     const int64_t first = (int64_t)blockIdx.x * f.found.size;
     const int64_t end = first + f.found.size < f.pixels ? first + f.found.size : f.pixels;
     const int items = (int)parts(end - first, PIXELS) * HALVES;
@@ -155,8 +154,8 @@ __global__ static void __launch_bounds__(THREADS, 1) rows_kernel(const __grid_co
     };
     const auto normalise = [&](int item, const pipeline_state<STAGES> &at) {
         mbarrier_wait(smem_address(&s.full[at.stage]), at.phase);
-        normalise_pixels<WIDTH, S::ROWS_OF_PIXELS, THREADS>(s.lines + item % HALVES * (SW128_COLS / 2),
-                                                            row_of(item) - 1, f.height, s.x[at.stage]);
+        normalise_pixels<WIDTH, S::BOX_PIXELS, THREADS>(s.lines + item % HALVES * (SW128_COLS / 2), row_of(item) - 1,
+                                                        f.height, s.x[at.stage]);
         fence_proxy_async();
     };
     if (threadIdx.x == 0)
@@ -191,11 +190,11 @@ __global__ static void __launch_bounds__(THREADS, 1) rows_kernel(const __grid_co
 
 /* ---- an image of 8 x 8 for each CTA: each of its two warpgroups has half of the channels ---- */
 
-enum { SIDE = 8, IMAGE_ROWS_OF_PIXELS = (SIDE + 2) * SIDE, IMAGE_THREADS = HALVES * WARPGROUP };
+enum { SIDE = 8, IMAGE_BOX_PIXELS = (SIDE + 2) * SIDE, IMAGE_THREADS = HALVES * WARPGROUP };
 
 struct image_memory {
     row_weights w;
-    bf16 x[HALVES][IMAGE_ROWS_OF_PIXELS * SW128_COLS];
+    bf16 x[HALVES][IMAGE_BOX_PIXELS * SW128_COLS];
     float other[OUT / 2][WARPGROUP]; /* the second warpgroup's part of y */
     bf16 out[IMAGE_THREADS / 32][16 * OUT];
     tile_sums<OUT, IMAGE_THREADS / 32> found;
@@ -220,13 +219,13 @@ __global__ static void __launch_bounds__(IMAGE_THREADS, 1) image_kernel(const __
         for (int h = 0; h < HALVES; h++)
             tma_load(smem_address(s.x[h]), &f.x, {h * SW128_COLS, 0, -1, (int)blockIdx.x}, smem_address(&s.full));
     }
-    const int64_t live = f.live_rows ? *f.live_rows * f.pixels_a_row : f.pixels;
+    const int64_t live = live_pixels(f);
     find_lines<IMAGE_THREADS>(f.norm, IN, IN, (float)live, s.lines);
     copies_wait<0>();
     __syncthreads();
     mbarrier_wait(smem_address(&s.full), 0);
-    normalise_pixels<SIDE, IMAGE_ROWS_OF_PIXELS, WARPGROUP>(s.lines + warpgroup * (SW128_COLS / 2), -1, SIDE,
-                                                            s.x[warpgroup]);
+    normalise_pixels<SIDE, IMAGE_BOX_PIXELS, WARPGROUP>(s.lines + warpgroup * (SW128_COLS / 2), -1, SIDE,
+                                                        s.x[warpgroup]);
     fence_proxy_async();
     __syncthreads();
     float acc[ACC], y[OUT / 8][4];

@@ -1,4 +1,4 @@
-/* What the kernels of norm_convolution.h share (norm_convolution.cu, norm_rows.cu, norm_weights.cu). */
+/* Shared by the kernels of norm_convolution.h (norm_convolution.cu, norm_rows.cu, norm_weights.cu). */
 #ifndef ADAMOD_NN_CUDA_HOPPER_NORM_SHAPE_H
 #define ADAMOD_NN_CUDA_HOPPER_NORM_SHAPE_H
 

@@ -1,15 +1,15 @@
 /* dW[out, tap, in] is a sum over pixels p of relu(norm(x))[p, in] dy[q, out], where q is the pixel of y to which the tap takes
  * p. As a GEMM, M is (tap, out), N is in, K is pixels. A warp has 16 rows, half of a tap's outs, with dy in registers (wgmma
  * RS); b is x as it lies in shared memory. So x is loaded once for all taps, and dy is read at nine places. */
-#include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/hopper/bordered_gradient.cuh"
+#include "nn/backend/cuda/hopper/norm_convolution.h"
 #include "nn/backend/cuda/hopper/norm_prologue.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
 enum {
     UNITS = TAPS * OUT / 16,             /* of 16 rows, one for a warp */
     BLOCK = (UNITS + 3) / 4 * WARPGROUP, /* the last warps have no unit: they multiply, and store nothing */
-    PIXELS = 128,                        /* at a time */
+    PIXELS = 128,                        /* of a stage */
     MOST_PLACES = 288,                   /* with borders: 8 images of 4 x 4 */
     DY_ROW = OUT + 8,                    /* elements of a place, padded: 8 places begin in different banks */
     STAGES = 3,
@@ -54,21 +54,8 @@ __device__ static inline void normalise_pixels(const float4 *lines, bf16 (&x)[HA
 #pragma unroll 2
     for (int row = (int)threadIdx.x / (IN / 8); row < PIXELS; row += BLOCK / (IN / 8)) {
         uint4 *const at = reinterpret_cast<uint4 *>(x[pack / 8] + swizzled(row, pack % 8));
-        uint4 p = *at;
-        p.x = normalised(p.x, lines[pack * 4]); /* loaded each time, for want of registers */
-        p.y = normalised(p.y, lines[pack * 4 + 1]);
-        p.z = normalised(p.z, lines[pack * 4 + 2]);
-        p.w = normalised(p.w, lines[pack * 4 + 3]);
-        *at = p;
+        *at = normalised(*at, lines + pack * 4); /* lines are loaded each time, for want of registers */
     }
-}
-
-__device__ static inline void find_saved_lines(const norm_arrays &norm, float4 *lines) {
-    if (threadIdx.x >= IN) return;
-    const norm_line line = saved_line(norm, IN, threadIdx.x);
-    float *const to = place_in(lines, threadIdx.x);
-    to[0] = line.factor;
-    to[2] = line.shift;
 }
 
 typedef float weights_tile[HALVES][SW128_COLS / 8][4];
@@ -79,7 +66,7 @@ __device__ static inline void multiply_chunk(const border_shape &s, const bf16 (
     const int lane = (int)threadIdx.x % 32, pixel = lane / 16 * 8 + lane % 8;
     const uint64_t right[HALVES] = {wgmma_descriptor(x[0]), wgmma_descriptor(x[1])};
 #pragma unroll 1
-    for (int k = 0; k < PIXELS; k += 16) { /* one warpgroup at a time: other warpgroups multiply meanwhile */
+    for (int k = 0; k < PIXELS; k += 16) { /* one wgmma group at a time: other warpgroups multiply meanwhile */
         uint32_t left[4];
         load_matrices_transposed(left, dy + corner_of(s, k + pixel) * DY_ROW);
         wgmma_fence();
@@ -128,7 +115,7 @@ __global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_
     grid_dependency_sync();
     const int64_t live = live_pixels(w.dy);
     find_linear(w.dy, s.linear);
-    find_saved_lines(w.norm, s.lines);
+    if (threadIdx.x < IN) load_line(w.norm, IN, threadIdx.x, s.lines);
     __syncthreads();
     const int step = (int)gridDim.x;
     load((int)blockIdx.x, 0, 0);

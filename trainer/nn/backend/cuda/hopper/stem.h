@@ -6,7 +6,7 @@
 
 enum { STEM_WIDTH = 32, STEM_IN = 3, STEM_OUT = 64, STEM_TILE = 128 /* pixels */ };
 
-/* Where the moments of y go; to.first NULL: not wanted. */
+/* The output of y's moments; to.first NULL: not wanted. */
 typedef struct hopper_moments {
     nn_channel_pairs to;
     float *partials;

@@ -1,8 +1,9 @@
-/* Implicit GEMM over pixels (K). A warpgroup has 64 channels of y (M) by 64 channels of x for the three rows of one column of
- * the filter (N = 192). A stage has some rows of an image, or whole images; they lie in shared memory as in convolution.cu, so
- * that the pixels for another row of the filter are a fixed number of rows further: the 192 columns of wgmma are 64 at three
- * places, the leading offset of b's descriptor apart. Split-K: CTAs have parts of the pixels, whose sums are added in order. */
-#include "nn/backend/cuda/hopper/weights.h"
+/* Implicit GEMM over pixels (K). A warpgroup has 64 channels of y (M) by 64 channels of x for the three rows of one column
+ * of the filter (N = 192). A stage has some rows of an image, or whole images; they lie in shared memory as in
+ * convolution.cu, so that the pixels for another row of the filter are a fixed number of rows further: the 192 columns of
+ * wgmma are 64 at three places, the leading offset of b's descriptor apart. Split-K: CTAs have parts of the pixels, whose
+ * sums are added in order. */
+#include "nn/backend/cuda/hopper/convolution.h"
 #include "nn/backend/cuda/hopper/launch.cuh"
 #include "nn/backend/cuda/hopper/ptx.cuh"
 #include "nn/backend/cuda/hopper/stem.h"
@@ -15,8 +16,8 @@ enum {
     MOST_CTAS = 132                /* multiprocessors of an H100 or H200 */
 };
 
-/* OUTS times 64 channels of y by COLUMNS columns of the filter, a warpgroup each; ROWS rows of an image, or all rows of several
- * images, at a time. */
+/* OUTS times 64 channels of y by COLUMNS columns of the filter, a warpgroup each; ROWS rows of an image, or all rows of
+ * several images, at a time. */
 template <int WIDTH_, int ROWS_, int OUTS_, int COLUMNS_, int STAGES_> struct grad_tiles {
     static constexpr int WIDTH = WIDTH_, ROWS = ROWS_, OUTS = OUTS_, COLUMNS = COLUMNS_, STAGES = STAGES_;
     static constexpr int IMAGES = ROWS == WIDTH ? CHUNK / (WIDTH * WIDTH) : 1, PIECES = WIDTH / ROWS; /* of an image */
