@@ -76,8 +76,7 @@ template <class R> static __device__ void finish_spatial(const view &v, int64_t 
     store_state<R>(t, 1, 0, 0, 0, (R)adamod__saturated(x, t.state_type == ADAMOD_F64), now.key);
     c.high = x > 0 ? c.lr / (sqrt(x * c.vscale) + c.eps) : x;
     c.lr = t.state[3] ? bound_rate<R>(t, c, c.high, now.key) : c.high;
-    now.wide = c;
-    now.narrow = narrowed(c);
+    set_coefs(&now, c);
 }
 
 static __global__ void finish_spatial_kernel(const __grid_constant__ view v) {

@@ -68,6 +68,11 @@ static __device__ adamod__coef_f32 narrowed(const adamod__coef_f64 &c) {
 }
 #undef NARROW
 
+[[maybe_unused]] static __device__ void set_coefs(array_step *now, const adamod__coef_f64 &c) {
+    now->wide = c;
+    now->narrow = narrowed(c);
+}
+
 /* Stores a state in its type, R or bf16. */
 template <class R>
 static __device__ __forceinline__ void store_state(const device_tensor &t, int i, int64_t offset, int64_t first,

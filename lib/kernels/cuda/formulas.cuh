@@ -47,20 +47,10 @@ template <class R> struct element {
     R p, g;          /* parameter, after decoupled decay; gradient */
     R m, v, s, t, u; /* states 0 to 4 */
     R eta, step;     /* read by statistics only */
-
-    __device__ __forceinline__ R &state(int i) { return i == 0 ? m : i == 1 ? v : i == 2 ? s : i == 3 ? t : u; }
 };
 
 enum { STATE_M = 1, STATE_V = 2, STATE_S = 4, STATE_T = 8, STATE_U = 16, STATES = 31 };
 enum { HAS_Q8 = 32, HAS_BF16 = 64, HAS_TUNINGS = 128 };
-
-/* f(i) for each state of a rule. */
-template <class RULE, class F> static __device__ __forceinline__ void each_state(F f) {
-#pragma unroll
-    for (int i = 0; i < KERNEL_STATES; i++) {
-        if (RULE::states >> i & 1) f(i);
-    }
-}
 
 /* The formulas of a rule, by variant. */
 template <class... RULES> struct rule_variants {

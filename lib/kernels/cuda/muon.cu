@@ -267,6 +267,17 @@ struct muon_tile {
     }
 };
 
+enum { FOURS = TILE / TILE_THREADS / 4 }; /* of a thread */
+
+/* f(r, i) for the thread's r-th four elements, from i on. */
+template <class F> static __device__ __forceinline__ void each_four(const muon_tile &a, F f) {
+#pragma unroll
+    for (int r = 0; r < FOURS; r++) {
+        const int64_t i = a.first + 4 * ((int64_t)threadIdx.x + r * TILE_THREADS);
+        if (i < a.last) f(r, i);
+    }
+}
+
 static __device__ __forceinline__ void load_four(float (&x)[4], const void *array, bool bf16, int64_t i) {
     if (bf16) {
         const uint2 two = *(const uint2 *)((const uint16_t *)array + i);
@@ -284,21 +295,14 @@ static __device__ __forceinline__ void store_four(uint16_t *to, const float (&x)
 
 /* Fills X, four elements at a time. */
 static __device__ void scale_fours(const muon_tile &a, uint16_t *x) {
-    enum { EACH = TILE / TILE_THREADS / 4 };
     const adamod__coef_f32 &k = a.now.narrow;
     const bool bf16 = a.t.g_type == ADAMOD_BF16;
-    float g[EACH][4], m[EACH][4];
-#pragma unroll
-    for (int r = 0; r < EACH; r++) {
-        const int64_t i = a.first + 4 * ((int64_t)threadIdx.x + r * TILE_THREADS);
-        if (i >= a.last) continue;
+    float g[FOURS][4], m[FOURS][4];
+    each_four(a, [&](int r, int64_t i) {
         load_four(g[r], a.t.g, bf16, i);
         load_four(m[r], a.t.state[0], false, i);
-    }
-#pragma unroll
-    for (int r = 0; r < EACH; r++) {
-        const int64_t i = a.first + 4 * ((int64_t)threadIdx.x + r * TILE_THREADS);
-        if (i >= a.last) continue;
+    });
+    each_four(a, [&](int r, int64_t i) {
         float y[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -306,7 +310,7 @@ static __device__ void scale_fours(const muon_tile &a, uint16_t *x) {
             y[j] = (k.flag ? k.beta1c * shaped + k.beta1 * m[r][j] : m[r][j]) * k.high;
         }
         store_four(x + i, y);
-    }
+    });
 }
 
 template <class R> static __device__ void scale_any(const muon_tile &a, uint16_t *x) {
@@ -344,20 +348,13 @@ template <class RULE> static __device__ void step_any(const muon_tile &a, const 
 
 /* For f32 parameters, and bf16 with masters. */
 template <bool MASTER> static __device__ void step_fours(const muon_tile &a, const uint16_t *x) {
-    enum { EACH = TILE / TILE_THREADS / 4 };
-    float p[EACH][4], g[EACH][4], master[EACH][4];
-#pragma unroll
-    for (int r = 0; r < EACH; r++) {
-        const int64_t i = a.first + 4 * ((int64_t)threadIdx.x + r * TILE_THREADS);
-        if (i >= a.last) continue;
+    float p[FOURS][4], g[FOURS][4], master[FOURS][4];
+    each_four(a, [&](int r, int64_t i) {
         load_four(p[r], a.t.p, MASTER, i);
         if (MASTER) load_four(master[r], a.t.master, false, i);
         load_four(g[r], x, true, i);
-    }
-#pragma unroll
-    for (int r = 0; r < EACH; r++) {
-        const int64_t i = a.first + 4 * ((int64_t)threadIdx.x + r * TILE_THREADS);
-        if (i >= a.last) continue;
+    });
+    each_four(a, [&](int r, int64_t i) {
         float y[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -373,7 +370,7 @@ template <bool MASTER> static __device__ void step_fours(const muon_tile &a, con
             *(uint2 *)((uint16_t *)a.t.p + i) =
                 make_uint2(low[0] | (uint32_t)low[1] << 16, low[2] | (uint32_t)low[3] << 16);
         }
-    }
+    });
 }
 
 static __device__ __forceinline__ const uint16_t *result_of(const view &v, const muon_batch &b, const muon_tile &a) {

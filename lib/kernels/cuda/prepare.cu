@@ -147,68 +147,42 @@ static __device__ __forceinline__ double gradient_scale(const view &v) {
     return v.shared->loss_scale ? scale * (1 / (double)*v.shared->loss_scale) : scale;
 }
 
-/* A warp's sum of squares of a block of n elements, in the library's order, and the largest. */
-template <class T>
-static __device__ __forceinline__ void block_squares(const T *g, int n, double scale, double *sum, double *most) {
+/* A warp's sum of squares of a block of n elements, in the library's order, and the largest. Unscaled squares of f32 are
+ * exact in f64, so that a fused multiply-add gives the same bits, and the largest is found by its bits, NaNs above
+ * infinity. */
+template <bool SCALED, class R, int TYPE>
+static __device__ __forceinline__ void block_squares(const void *g, int64_t first, int n, double scale, double *sum,
+                                                     double *most) {
+    constexpr bool BY_BITS = !SCALED && sizeof(R) == 4;
     const int lane = (int)threadIdx.x % 32;
     double s = 0, m = 0;
+    uint32_t bits = 0;
 #pragma unroll
     for (int r = 0; r < BLOCK / 32; r++) {
         const int i = 32 * r + lane;
         if (i >= n) continue;
-        const double d = (double)load_as<typename T::compute>(g->array, T::type, g->first + i) * scale;
-        s += d * d;
-        m = larger(m, fabs(d));
+        const R x = load_as<R>(g, TYPE, first + i);
+        if constexpr (BY_BITS) {
+            s = __fma_rn((double)x, (double)x, s);
+            bits = max(bits, __float_as_uint(x) & 0x7fffffffu);
+        } else {
+            const double d = (double)x * (SCALED ? scale : 1);
+            s += d * d;
+            m = larger(m, fabs(d));
+        }
     }
     *sum = sum_lanes(s);
-    *most = largest_lane(m);
-}
-
-/* block_squares without a scale. Squares of f32 are exact in f64, so a fused multiply-add gives the same bits. The largest
- * is found by its bits, NaNs above infinity. */
-template <class T> static __device__ __forceinline__ void plain_squares(const T *g, int n, double *sum, double *most) {
-    if constexpr (sizeof(typename T::compute) == 8) {
-        block_squares(g, n, 1, sum, most);
-    } else {
-        const int lane = (int)threadIdx.x % 32;
-        double s = 0;
-        uint32_t m = 0;
-#pragma unroll
-        for (int r = 0; r < BLOCK / 32; r++) {
-            const int i = 32 * r + lane;
-            if (i >= n) continue;
-            const float x = load_as<float>(g->array, T::type, g->first + i);
-            s = __fma_rn((double)x, (double)x, s);
-            m = max(m, __float_as_uint(x) & 0x7fffffffu);
-        }
-        *sum = sum_lanes(s);
-        *most = (double)__uint_as_float(__reduce_max_sync(0xffffffffu, m));
-    }
-}
-
-template <class R, int TYPE> struct typed {
-    enum { type = TYPE };
-    typedef R compute;
-    const void *array;
-    int64_t first;
-};
-
-template <bool SCALED, class R, int TYPE>
-static __device__ __forceinline__ void typed_squares(const device_tensor &t, int64_t first, int n, double scale,
-                                                     double *sum, double *most) {
-    const typed<R, TYPE> g = {t.g, first};
-    if constexpr (SCALED) block_squares(&g, n, scale, sum, most);
-    else plain_squares(&g, n, sum, most);
+    *most = BY_BITS ? (double)__uint_as_float(__reduce_max_sync(0xffffffffu, bits)) : largest_lane(m);
 }
 
 template <bool SCALED>
 static __device__ void gradient_squares(const device_tensor &t, int64_t first, int n, double scale, double *sum,
                                         double *most) {
     switch (t.g_type) {
-        case ADAMOD_F32: return typed_squares<SCALED, float, ADAMOD_F32>(t, first, n, scale, sum, most);
-        case ADAMOD_F64: return typed_squares<SCALED, double, ADAMOD_F64>(t, first, n, scale, sum, most);
-        case ADAMOD_BF16: return typed_squares<SCALED, float, ADAMOD_BF16>(t, first, n, scale, sum, most);
-        default: return typed_squares<SCALED, float, ADAMOD_F16>(t, first, n, scale, sum, most);
+        case ADAMOD_F32: return block_squares<SCALED, float, ADAMOD_F32>(t.g, first, n, scale, sum, most);
+        case ADAMOD_F64: return block_squares<SCALED, double, ADAMOD_F64>(t.g, first, n, scale, sum, most);
+        case ADAMOD_BF16: return block_squares<SCALED, float, ADAMOD_BF16>(t.g, first, n, scale, sum, most);
+        default: return block_squares<SCALED, float, ADAMOD_F16>(t.g, first, n, scale, sum, most);
     }
 }
 
@@ -378,8 +352,7 @@ static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scal
     rule_coefs(v.rule, o, &info, &c);
     adamod__common_coefs(o, grad_scale, &c);
     array_step &now = v.now[i];
-    now.wide = c;
-    now.narrow = narrowed(c);
+    set_coefs(&now, c);
     now.transform = c.l2 != 0 || c.clip < INFINITY;
     now.key = adamod__array_key((uint64_t)o[OPT_SEED], t.stream, info.t);
     now.turn = t.queue ? (info.t - 1) % t.queue * t.count : 0;

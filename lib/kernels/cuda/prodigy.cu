@@ -49,8 +49,7 @@ static __global__ void __launch_bounds__(DECIDE_THREADS) begin_kernel(const __gr
     for (int64_t i = threadIdx.x; i < v.n; i += DECIDE_THREADS) {
         adamod__coef_f64 c = v.now[i].wide;
         adamod__prodigy_begin(options_of(v, i), d, d0, &c);
-        v.now[i].wide = c;
-        v.now[i].narrow = narrowed(c);
+        set_coefs(&v.now[i], c);
     }
 }
 
@@ -92,8 +91,7 @@ static __global__ void __launch_bounds__(DECIDE_THREADS) estimate_kernel(const _
         const device_tensor &t = v.tensors[i];
         adamod__coef_f64 c = v.now[i].wide;
         adamod__prodigy_end(now.d, &c);
-        v.now[i].wide = c;
-        v.now[i].narrow = narrowed(c);
+        set_coefs(&v.now[i], c);
         if (!takes_part(t)) continue;
         store_number(t, PRODIGY_D, now.d, v.now[i].key);
         store_number(t, PRODIGY_MOST, now.most, v.now[i].key);

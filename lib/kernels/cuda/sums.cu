@@ -36,8 +36,7 @@ static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __
     if (threadIdx.x % 32 != 0) return;
     adamod__coef_f64 c = v.now[i].wide;
     finish(v.rule, v.effective + t.group * OPT_COUNT, sum, t.count, &c);
-    v.now[i].wide = c;
-    v.now[i].narrow = narrowed(c);
+    set_coefs(&v.now[i], c);
 }
 
 #define SUMS_DRIVER(name)                                                                                              \

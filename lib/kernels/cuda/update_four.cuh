@@ -45,19 +45,11 @@ template <> struct four<ADAMOD_BF16> {
     }
 };
 
-/* The types of a path. */
-template <int PATH> struct path_types;
-template <> struct path_types<PATH_F32> {
-    enum { p = ADAMOD_F32, g = ADAMOD_F32, s = ADAMOD_F32, master = 0, random = 0 };
-};
-template <> struct path_types<PATH_MASTER> {
-    enum { p = ADAMOD_F32, g = ADAMOD_BF16, s = ADAMOD_F32, master = 1, random = 0 };
-};
-template <> struct path_types<PATH_COPY> {
-    enum { p = ADAMOD_F32, g = ADAMOD_F32, s = ADAMOD_F32, master = 1, random = 0 };
-};
-template <> struct path_types<PATH_BF16> {
-    enum { p = ADAMOD_BF16, g = ADAMOD_BF16, s = ADAMOD_BF16, master = 0, random = 1 };
+/* The types of a path: of p (the master, if there is one), the gradient and states. */
+template <int PATH> struct path_types {
+    enum { master = PATH == PATH_MASTER || PATH == PATH_COPY, random = PATH == PATH_BF16 };
+    enum { p = random ? ADAMOD_BF16 : ADAMOD_F32, s = p };
+    enum { g = random || PATH == PATH_MASTER ? ADAMOD_BF16 : ADAMOD_F32 };
 };
 
 /* The tensor of a block: its arrays, known before prepare is done, and the coefficients of its update. For want of
@@ -113,7 +105,7 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
     enum { GROUPS = CUT::groups };
     four<types::p> p[GROUPS];
     four<types::g> g[GROUPS];
-    four<types::s> state[KERNEL_STATES][GROUPS];
+    four<types::s> m[GROUPS], v[GROUPS], s[GROUPS], t4[GROUPS], u5[GROUPS];
     four<ADAMOD_BF16> half[GROUPS]; /* the parameter, where p is its master */
     const int64_t begin = first + threadIdx.x / 32 * (128 * GROUPS) + threadIdx.x % 32 * 4;
 #pragma unroll
@@ -122,7 +114,11 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
         p[u].load(a.p, i);
         if (types::master) half[u].load(a.v.tensors[a.tensor].p, i);
         g[u].load(a.g, i);
-        each_state<RULE>([&](int n) { state[n][u].load(a.state[n], i); });
+        if (RULE::states & STATE_M) m[u].load(a.state[0], i);
+        if (RULE::states & STATE_V) v[u].load(a.state[1], i);
+        if (RULE::states & STATE_S) s[u].load(a.state[2], i);
+        if (RULE::states & STATE_T) t4[u].load(a.state[3], i);
+        if (RULE::states & STATE_U) u5[u].load(a.state[4], i);
     }
     if (!a.ready()) return false;
     const uint64_t key = types::random ? a.v.now[a.tensor].key : 0;
@@ -135,16 +131,27 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
             element<float> x = {};
             x.p = types::master ? follow_bf16(p[u].get(j), half[u].get(j)) : p[u].get(j);
             x.g = shape_gradient(g[u].get(j), x.p, a.k, a.transform);
-            each_state<RULE>([&](int n) { x.state(n) = state[n][u].get(j); });
+            if (RULE::states & STATE_M) x.m = m[u].get(j);
+            if (RULE::states & STATE_V) x.v = v[u].get(j);
+            if (RULE::states & STATE_S) x.s = s[u].get(j);
+            if (RULE::states & STATE_T) x.t = t4[u].get(j);
+            if (RULE::states & STATE_U) x.u = u5[u].get(j);
             x = update_element<RULE>(x, a.k);
             p[u].set(j, x.p, hash * ADAMOD__RANDOM_FACTOR(j, 0) >> 16);
             if (types::master) half[u].set(j, x.p, to_nearest(x.p));
-            each_state<RULE>(
-                [&](int n) { state[n][u].set(j, x.state(n), hash * ADAMOD__RANDOM_FACTOR(j, 1 + n) >> 16); });
+            if (RULE::states & STATE_M) m[u].set(j, x.m, hash * ADAMOD__RANDOM_FACTOR(j, 1) >> 16);
+            if (RULE::states & STATE_V) v[u].set(j, x.v, hash * ADAMOD__RANDOM_FACTOR(j, 2) >> 16);
+            if (RULE::states & STATE_S) s[u].set(j, x.s, hash * ADAMOD__RANDOM_FACTOR(j, 3) >> 16);
+            if (RULE::states & STATE_T) t4[u].set(j, x.t, hash * ADAMOD__RANDOM_FACTOR(j, 4) >> 16);
+            if (RULE::states & STATE_U) u5[u].set(j, x.u, hash * ADAMOD__RANDOM_FACTOR(j, 5) >> 16);
         }
         p[u].store(a.p, i);
         if (types::master) half[u].store(a.v.tensors[a.tensor].p, i);
-        each_state<RULE>([&](int n) { state[n][u].store(a.state[n], i); });
+        if (RULE::states & STATE_M) m[u].store(a.state[0], i);
+        if (RULE::states & STATE_V) v[u].store(a.state[1], i);
+        if (RULE::states & STATE_S) s[u].store(a.state[2], i);
+        if (RULE::states & STATE_T) t4[u].store(a.state[3], i);
+        if (RULE::states & STATE_U) u5[u].store(a.state[4], i);
     }
     return true;
 }

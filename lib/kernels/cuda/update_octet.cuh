@@ -32,11 +32,14 @@ template <class RULE> struct octet {
             element<quick> x = {};
             x.p.x = p[e];
             x.g.x = g[e];
-            each_state<RULE>([&](int i) { x.state(i).x = state[i][e]; });
+            if (has(0)) x.m.x = state[0][e];
+            if (has(1)) x.v.x = state[1][e];
+            if (has(2)) x.s.x = state[2][e];
             x = quick_of<RULE>::run(x, &k);
             p[e] = x.p.x;
-#pragma unroll
-            for (int i = 0; i < STATES; i++) state[i][e] = x.state(i).x;
+            state[0][e] = x.m.x;
+            state[1][e] = x.v.x;
+            state[2][e] = x.s.x;
             least = min(least, __float_as_uint(x.v.x) - 1);
         }
         return !has(1) || quick_squares(least);

@@ -1,6 +1,6 @@
 /* The element-wise update of the rules of slice UPDATE_SLICE; see update_launches.h.
  *
- * Memory is the limit, so many wide loads must be under way at any time: blocks take one tile after the other, and each
+ * Memory is the limit, and many wide loads must be under way at any time: blocks take one tile after the other, and each
  * thread loads all it needs of several groups of four elements before it computes. The launch overlaps prepare, and waits
  * for it only after the loads of the first tile. */
 #include "kernels/cuda/update_kernels.cuh"
