@@ -21,18 +21,18 @@ static float *random_array(int64_t n, uint64_t key) {
 typedef struct product_case {
     bool trans_a, trans_b;
     int64_t m, n, k, gap; /* gap: numbers between rows that belong to nothing */
-    float alpha, beta;
+    bool add;
 } product_case;
 
-/* alpha op(A) op(B) + beta C, and the sum of sizes of its terms. */
+/* An element of op(A) op(B), plus C if add; and the sum of sizes of its terms. */
 static double expected_element(const product_case *p, const float *a, const float *b, float c, int64_t i, int64_t j,
                                double *size) {
     const int64_t lda = (p->trans_a ? p->m : p->k) + p->gap, ldb = (p->trans_b ? p->k : p->n) + p->gap;
-    double sum = p->beta == 0 ? 0 : p->beta * c;
+    double sum = p->add ? c : 0;
     *size = fabs(sum);
     for (int64_t d = 0; d < p->k; d++) {
         const double term =
-            (double)p->alpha * a[p->trans_a ? d * lda + i : i * lda + d] * b[p->trans_b ? j * ldb + d : d * ldb + j];
+            (double)a[p->trans_a ? d * lda + i : i * lda + d] * b[p->trans_b ? j * ldb + d : d * ldb + j];
         sum += term;
         *size += fabs(term);
     }
@@ -46,9 +46,16 @@ static bool product_is_right(const product_case *p) {
     float *a = random_array((p->trans_a ? p->k : p->m) * lda, 1),
           *b = random_array((p->trans_b ? p->n : p->k) * ldb, 2);
     float *before = random_array(p->m * ldc, 3), *c = malloc((size_t)(p->m * ldc + 1) * sizeof *c);
-    for (int64_t i = 0; p->beta == 0 && i < p->m * ldc; i++) before[i] = NAN;
+    for (int64_t i = 0; !p->add && i < p->m * ldc; i++) before[i] = NAN;
     memcpy(c, before, (size_t)(p->m * ldc) * sizeof *c);
-    nn_gemm(NULL, p->trans_a, p->trans_b, p->m, p->n, p->k, p->alpha, a, lda, b, ldb, p->beta, c, ldc);
+    nn_gemm(NULL, &(nn_product){.m = p->m,
+                                .n = p->n,
+                                .k = p->k,
+                                .a = {a, lda, .transposed = p->trans_a},
+                                .b = {b, ldb, .transposed = p->trans_b},
+                                .c = c,
+                                .ldc = ldc,
+                                .add = p->add});
     bool ok = true;
     for (int64_t i = 0; i < p->m; i++) {
         for (int64_t j = 0; j < p->n; j++) {
@@ -68,8 +75,8 @@ TEST(products_are_right_for_all_shapes_and_transpositions) {
                                        {70, 600, 270}, {513, 48, 3}, {17, 129, 700}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int bits = fast() ? (int)s % 3 : 0; bits < 16; bits += fast() ? 3 : 1) {
-            const product_case p = {bits & 1,    bits & 2,         sizes[s][0],          sizes[s][1],
-                                    sizes[s][2], bits & 4 ? 5 : 0, bits & 8 ? 1 : -0.5f, bits & 8 ? 0 : 1.5f};
+            const product_case p = {bits & 1,    bits & 2,         sizes[s][0], sizes[s][1],
+                                    sizes[s][2], bits & 4 ? 5 : 0, !(bits & 8)};
             if (!CHECK(product_is_right(&p))) {
                 printf("m %lld n %lld k %lld, case %d\n", (long long)p.m, (long long)p.n, (long long)p.k, bits);
             }
@@ -91,13 +98,17 @@ TEST(products_are_the_same_bits_for_any_number_of_threads) {
           *c = malloc(M * N * sizeof *c);
     for (int t = 0; t < 4; t++) {
         const bool ta = t & 1, tb = t & 2;
-        nn_gemm(NULL, ta, tb, M, N, K, 1, a, ta ? M : K, b, tb ? K : N, 0, one, N);
+        nn_product p = {.m = M, .n = N, .k = K, .c = one, .ldc = N};
+        p.a = (nn_factor){a, ta ? M : K, .transposed = ta};
+        p.b = (nn_factor){b, tb ? K : N, .transposed = tb};
+        nn_gemm(NULL, &p);
+        p.c = c;
         for (int threads = 1; threads <= 4; threads++) {
             adamod_pool *pool = NULL;
             if (!CHECK(adamod_pool_create(&pool, threads) == ADAMOD_OK)) continue;
             for (int repeat = 0; repeat < 3; repeat++) {
                 memset(c, 0xff, M * N * sizeof *c);
-                nn_gemm(pool, ta, tb, M, N, K, 1, a, ta ? M : K, b, tb ? K : N, 0, c, N);
+                nn_gemm(pool, &p);
                 CHECK(memcmp(c, one, M * N * sizeof *c) == 0);
             }
             adamod_pool_free(pool);
@@ -112,8 +123,10 @@ TEST(products_start_no_threads) {
     if (!CHECK(adamod_pool_create(&pool, 3) == ADAMOD_OK)) return;
     const int before = threads_of_this_process();
     float *a = random_array(1024 * 512, 1), *b = random_array(512 * 512, 2), *c = random_array(1024 * 512, 3);
-    for (int i = 0; i < 5; i++) nn_gemm(pool, false, true, 1024, 512, 512, 1, a, 512, b, 512, 0, c, 512);
-    nn_gemm(NULL, false, true, 1024, 512, 512, 1, a, 512, b, 512, 0, c, 512);
+    const nn_product p = {
+        .m = 1024, .n = 512, .k = 512, .a = {a, 512}, .b = {b, 512, .transposed = true}, .c = c, .ldc = 512};
+    for (int i = 0; i < 5; i++) nn_gemm(pool, &p);
+    nn_gemm(NULL, &p);
     CHECK_INT(threads_of_this_process(), before);
     free(a), free(b), free(c);
     adamod_pool_free(pool);
@@ -133,16 +146,11 @@ TEST(each_element_of_a_product_is_finished_once) {
     if (!CHECK(adamod_pool_create(&pool, 3) == ADAMOD_OK)) return;
     for (int t = 0; t < 2; t++) {
         memset(seen, 0, sizeof seen);
-        const nn_product p = {.trans_a = t == 0,
-                              .trans_b = t == 1,
-                              .m = 900,
+        const nn_product p = {.m = 900,
                               .n = 333,
                               .k = 333,
-                              .alpha = 1,
-                              .a = a,
-                              .lda = t == 0 ? 900 : 333,
-                              .b = a,
-                              .ldb = 333,
+                              .a = {a, t == 0 ? 900 : 333, .transposed = t == 0},
+                              .b = {a, 333, .transposed = t == 1},
                               .c = c,
                               .ldc = 333,
                               .then = count_tile,

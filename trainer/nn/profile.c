@@ -138,13 +138,28 @@ bool nn_profile_product_at(const nn_graph *g, int i, nn_profile_product *out) {
 
 void nn_profile_forward_product(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
                                 const nn_profile_arrays *a) {
-    nn_gemm(pool, false, true, rows, p->out, p->in, 1, a->x, p->in, a->w, p->in, 0, a->y, p->out);
+    nn_gemm(pool, &(nn_product){.m = rows,
+                                .n = p->out,
+                                .k = p->in,
+                                .a = {a->x, p->in},
+                                .b = {a->w, p->in, .transposed = true},
+                                .c = a->y,
+                                .ldc = p->out});
 }
 
 void nn_profile_backward_products(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
                                   const nn_profile_arrays *a) {
-    nn_gemm(pool, true, false, p->out, p->in, rows, 1, a->dy, p->out, a->x, p->in, 0, a->dw, p->in);
-    nn_gemm(pool, false, false, rows, p->in, p->out, 1, a->dy, p->out, a->w, p->in, 0, a->dx, p->in);
+    nn_gemm(pool, &(nn_product){.m = p->out,
+                                .n = p->in,
+                                .k = rows,
+                                .a = {a->dy, p->out, .transposed = true},
+                                .b = {a->x, p->in},
+                                .c = a->dw,
+                                .ldc = p->in});
+    nn_gemm(
+        pool,
+        &(nn_product){
+            .m = rows, .n = p->in, .k = p->out, .a = {a->dy, p->out}, .b = {a->w, p->in}, .c = a->dx, .ldc = p->in});
 }
 
 const char *nn_profile_library(void) { return nn_gemm_library(); }

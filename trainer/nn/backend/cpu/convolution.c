@@ -123,22 +123,37 @@ static int64_t pixels_now(const view *v) { return v->n * v->out_height * v->out_
 
 static void forward_chunk(view *v) {
     gather(v);
-    nn_gemm(v->c->pool, false, true, pixels_now(v), v->out, v->row, 1, v->gathered, v->row, v->c->input[1].data, v->row,
-            0, (float *)v->c->output[0].data + pixels_before(v) * v->y_stride, v->y_stride);
+    nn_gemm(v->c->pool, &(nn_product){.m = pixels_now(v),
+                                      .n = v->out,
+                                      .k = v->row,
+                                      .a = {v->gathered, v->row},
+                                      .b = {v->c->input[1].data, v->row, .transposed = true},
+                                      .c = (float *)v->c->output[0].data + pixels_before(v) * v->y_stride,
+                                      .ldc = v->y_stride});
 }
 
 static void input_grad_chunk(view *v) {
-    nn_gemm(v->c->pool, false, false, pixels_now(v), v->row, v->out, 1,
-            v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride, v->c->input[1].data, v->row, 0,
-            v->gathered, v->row);
+    nn_gemm(v->c->pool, &(nn_product){.m = pixels_now(v),
+                                      .n = v->row,
+                                      .k = v->out,
+                                      .a = {v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride},
+                                      .b = {v->c->input[1].data, v->row},
+                                      .c = v->gathered,
+                                      .ldc = v->row});
     nn_parallel(v->c->pool, v->n, scatter_task, v);
 }
 
 static void weight_grad_chunk(view *v) {
     gather(v);
-    nn_gemm(v->c->pool, true, false, v->out, v->row, pixels_now(v), 1,
-            v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride, v->gathered, v->row,
-            v->first > 0 || v->c->accumulate[1], v->c->input_grad[1], v->row);
+    nn_gemm(v->c->pool,
+            &(nn_product){.m = v->out,
+                          .n = v->row,
+                          .k = pixels_now(v),
+                          .a = {v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride, .transposed = true},
+                          .b = {v->gathered, v->row},
+                          .c = v->c->input_grad[1],
+                          .ldc = v->row,
+                          .add = v->first > 0 || v->c->accumulate[1]});
 }
 
 /* ---- kernels ---- */
@@ -150,8 +165,13 @@ static void convolution_forward(const nn_call *c) {
         nn_winograd_apply(c->pool, &s, c->input[0].data, c->input[1].data, false, c->output[0].data, false,
                           c->workspace);
     } else if (is_plain(&v)) {
-        nn_gemm(c->pool, false, true, nn_pixels(&c->output[0]), v.out, v.in, 1, c->input[0].data, v.x_stride,
-                c->input[1].data, v.in, 0, c->output[0].data, v.y_stride);
+        nn_gemm(c->pool, &(nn_product){.m = nn_pixels(&c->output[0]),
+                                       .n = v.out,
+                                       .k = v.in,
+                                       .a = {c->input[0].data, v.x_stride},
+                                       .b = {c->input[1].data, v.in, .transposed = true},
+                                       .c = c->output[0].data,
+                                       .ldc = v.y_stride});
     } else {
         each_chunk(&v, forward_chunk);
     }
@@ -164,8 +184,14 @@ static void input_grad(view *v) {
         nn_winograd_apply(c->pool, &back, c->output_grad[0], c->input[1].data, true, c->input_grad[0], c->accumulate[0],
                           c->workspace);
     } else if (is_plain(v)) {
-        nn_gemm(c->pool, false, false, nn_pixels(&c->input[0]), v->in, v->out, 1, c->output_grad[0], v->y_stride,
-                c->input[1].data, v->in, c->accumulate[0], c->input_grad[0], v->x_stride);
+        nn_gemm(c->pool, &(nn_product){.m = nn_pixels(&c->input[0]),
+                                       .n = v->in,
+                                       .k = v->out,
+                                       .a = {c->output_grad[0], v->y_stride},
+                                       .b = {c->input[1].data, v->in},
+                                       .c = c->input_grad[0],
+                                       .ldc = v->x_stride,
+                                       .add = c->accumulate[0]});
     } else {
         each_chunk(v, input_grad_chunk);
     }
@@ -178,8 +204,14 @@ static void weight_grad(view *v) {
         nn_winograd_weights(c->pool, &s, c->input[0].data, c->output_grad[0], c->input_grad[1], c->accumulate[1],
                             c->workspace);
     } else if (is_plain(v) || v->images == 0) { /* of no image it is 0 */
-        nn_gemm(c->pool, true, false, v->out, v->row, is_plain(v) ? nn_pixels(&c->output[0]) : 0, 1, c->output_grad[0],
-                v->y_stride, c->input[0].data, v->x_stride, c->accumulate[1], c->input_grad[1], v->row);
+        nn_gemm(c->pool, &(nn_product){.m = v->out,
+                                       .n = v->row,
+                                       .k = is_plain(v) ? nn_pixels(&c->output[0]) : 0,
+                                       .a = {c->output_grad[0], v->y_stride, .transposed = true},
+                                       .b = {c->input[0].data, v->x_stride},
+                                       .c = c->input_grad[1],
+                                       .ldc = v->row,
+                                       .add = c->accumulate[1]});
     } else {
         each_chunk(v, weight_grad_chunk);
     }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #if defined(ADAMOD_ONEDNN)
@@ -17,11 +18,8 @@
 
 /* ---- one tile on one thread ---- */
 
-static void scale_c(const nn_product *p) {
-    for (int64_t i = 0; i < p->m; i++) {
-        float *c = p->c + i * p->ldc;
-        for (int64_t j = 0; j < p->n; j++) c[j] = p->beta == 0 ? 0 : p->beta * c[j];
-    }
+static void clear_c(const nn_product *p) {
+    for (int64_t i = 0; !p->add && i < p->m; i++) memset(p->c + i * p->ldc, 0, (size_t)p->n * sizeof *p->c);
 }
 
 #ifndef ADAMOD_CBLAS
@@ -31,12 +29,16 @@ enum { ROWS = 4, COLS = 16, DEPTH = 256, WIDTH = 128 };
 
 typedef float lanes __attribute__((vector_size(COLS * sizeof(float)), aligned(4)));
 
-/* Rows row .. of op(A), columns depth .. depth + k - 1; zeros beyond the last row. */
+static float element(const nn_factor *f, int64_t row, int64_t col) {
+    return f->data[f->transposed ? col * f->stride + row : row * f->stride + col];
+}
+
+/* Rows row .. of A, columns depth .. depth + k - 1; zeros beyond the last row. */
 static void copy_a(const nn_product *p, int64_t row, int64_t depth, int64_t k, float *to) {
     for (int64_t i = 0; i < ROWS; i++) {
         for (int64_t d = 0; d < k; d++) {
             const int64_t r = row + i, c = depth + d;
-            to[d * ROWS + i] = r < p->m ? p->a[p->trans_a ? c * p->lda + r : r * p->lda + c] : 0;
+            to[d * ROWS + i] = r < p->m ? element(&p->a, r, c) : 0;
         }
     }
 }
@@ -45,7 +47,7 @@ static void copy_b(const nn_product *p, int64_t col, int64_t depth, int64_t k, f
     for (int64_t j = 0; j < COLS; j++) {
         for (int64_t d = 0; d < k; d++) {
             const int64_t r = depth + d, c = col + j;
-            to[d * COLS + j] = c < p->n ? p->b[p->trans_b ? c * p->ldb + r : r * p->ldb + c] : 0;
+            to[d * COLS + j] = c < p->n ? element(&p->b, r, c) : 0;
         }
     }
 }
@@ -70,7 +72,7 @@ static void panel_product(int64_t k, const float *a, const float *b, float *sum)
 static void add_panel(const nn_product *p, int64_t row, int64_t col, const float *sum) {
     for (int64_t i = 0; i < ROWS && row + i < p->m; i++) {
         float *c = p->c + (row + i) * p->ldc + col;
-        for (int64_t j = 0; j < COLS && col + j < p->n; j++) c[j] += p->alpha * sum[i * COLS + j];
+        for (int64_t j = 0; j < COLS && col + j < p->n; j++) c[j] += sum[i * COLS + j];
     }
 }
 
@@ -88,7 +90,7 @@ static void block_product(const nn_product *p, int64_t col, int64_t depth, int64
 }
 
 static void plain_product(const nn_product *p) {
-    scale_c(p);
+    clear_c(p);
     for (int64_t col = 0; col < p->n; col += WIDTH) {
         for (int64_t depth = 0; depth < p->k; depth += DEPTH) {
             block_product(p, col, depth, p->k - depth < DEPTH ? p->k - depth : DEPTH);
@@ -121,9 +123,9 @@ static void one_thread(void) {
 
 static void tile_product(const nn_product *p) {
     one_thread();
-    const char ta = p->trans_a ? 'T' : 'N', tb = p->trans_b ? 'T' : 'N';
+    const char ta = p->a.transposed ? 'T' : 'N', tb = p->b.transposed ? 'T' : 'N';
     const dnnl_status_t status =
-        dnnl_sgemm(ta, tb, p->m, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb, p->beta, p->c, p->ldc);
+        dnnl_sgemm(ta, tb, p->m, p->n, p->k, 1, p->a.data, p->a.stride, p->b.data, p->b.stride, p->add, p->c, p->ldc);
     if (status != dnnl_success) plain_product(p); /* it found no memory for its copies */
 }
 
@@ -133,12 +135,12 @@ static void tile_product(const nn_product *p) {
 static void try_all_kinds(float *memory) {
     enum { N = 48 };
     static const int64_t shapes[][3] = {{N, N, N}, {1, N, N}, {N, 1, N}, {N, N, 1}, {4, N, N}, {N, 4, N}};
-    for (int kind = 0; kind < 6 * 4 * 2 * 2; kind++) {
+    for (int kind = 0; kind < 6 * 4 * 2; kind++) {
         const int64_t *shape = shapes[kind % 6];
         const int way = kind / 6;
         const char ta = way & 1 ? 'T' : 'N', tb = way & 2 ? 'T' : 'N';
-        (void)dnnl_sgemm(ta, tb, shape[0], shape[1], shape[2], way & 4 ? 0.5f : 1, memory, N, memory + N * N, N,
-                         way & 8 ? 1 : 0, memory + 2 * N * N, N);
+        (void)dnnl_sgemm(ta, tb, shape[0], shape[1], shape[2], 1, memory, N, memory + N * N, N, way & 4 ? 1 : 0,
+                         memory + 2 * N * N, N);
     }
 }
 
@@ -186,9 +188,9 @@ static void one_thread(void) {
 
 static void tile_product(const nn_product *p) {
     one_thread();
-    cblas_sgemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, p->trans_b ? CblasTrans : CblasNoTrans,
-                (int)p->m, (int)p->n, (int)p->k, p->alpha, p->a, (int)p->lda, p->b, (int)p->ldb, p->beta, p->c,
-                (int)p->ldc);
+    cblas_sgemm(CblasRowMajor, p->a.transposed ? CblasTrans : CblasNoTrans, p->b.transposed ? CblasTrans : CblasNoTrans,
+                (int)p->m, (int)p->n, (int)p->k, 1, p->a.data, (int)p->a.stride, p->b.data, (int)p->b.stride, p->add,
+                p->c, (int)p->ldc);
 }
 
 /* OpenBLAS tells its version, then how it was built. */
@@ -229,7 +231,7 @@ static int64_t even(int64_t n, int64_t size, int64_t step) { return parts(parts(
 static tiling choose_tiles(const nn_product *p) {
     enum { TILES = 8 };
     const double enough = 4e6;
-    int64_t rows = p->trans_b ? 512 : 256, cols = p->trans_b ? 256 : 512;
+    int64_t rows = p->b.transposed ? 512 : 256, cols = p->b.transposed ? 256 : 512;
     tiling t;
     for (;;) {
         t.rows = even(p->m, rows, 8);
@@ -238,7 +240,7 @@ static tiling choose_tiles(const nn_product *p) {
         t.across = parts(p->n, t.cols);
         const double flops = 2.0 * (double)t.rows * (double)t.cols * (double)p->k;
         if (t.down * t.across >= TILES || flops < 2 * enough) return t;
-        if (p->trans_b ? t.cols > 48 : t.rows <= 64 && t.cols > 128) cols = t.cols / 2;
+        if (p->b.transposed ? t.cols > 48 : t.rows <= 64 && t.cols > 128) cols = t.cols / 2;
         else if (t.rows > 16) rows = t.rows / 2;
         else return t;
     }
@@ -260,8 +262,8 @@ static void products_task(void *context, int64_t i) {
     const int64_t row = i / t->across * t->rows, col = i % t->across * t->cols;
     p.m = p.m - row < t->rows ? p.m - row : t->rows;
     p.n = p.n - col < t->cols ? p.n - col : t->cols;
-    p.a += p.trans_a ? row : row * p.lda;
-    p.b += p.trans_b ? col * p.ldb : col;
+    p.a.data += p.a.transposed ? row : row * p.a.stride;
+    p.b.data += p.b.transposed ? col * p.b.stride : col;
     p.c += row * p.ldc + col;
     tile_product(&p);
     if (p.then) p.then(p.context, row, col, p.m, p.n);
@@ -274,7 +276,7 @@ void nn_products(adamod_pool *pool, const nn_product *products, int n) {
     for (int i = 0; i < n; i++) {
         if (products[i].m <= 0 || products[i].n <= 0) continue;
         if (products[i].k <= 0) { /* libraries differ in what they make of that */
-            scale_c(&products[i]);
+            clear_c(&products[i]);
             if (products[i].then) products[i].then(products[i].context, 0, 0, products[i].m, products[i].n);
             continue;
         }
@@ -284,22 +286,4 @@ void nn_products(adamod_pool *pool, const nn_product *products, int n) {
         w.n++;
     }
     nn_parallel(pool, tasks, products_task, &w);
-}
-
-void nn_gemm(adamod_pool *pool, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-             const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-    const nn_product p = {.trans_a = trans_a,
-                          .trans_b = trans_b,
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = alpha,
-                          .beta = beta,
-                          .a = a,
-                          .b = b,
-                          .c = c,
-                          .lda = lda,
-                          .ldb = ldb,
-                          .ldc = ldc};
-    nn_products(pool, &p, 1);
 }

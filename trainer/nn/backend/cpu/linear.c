@@ -79,24 +79,19 @@ static void finish_tile(void *context, int64_t row, int64_t first, int64_t rows,
 static void linear_forward(const nn_call *c) {
     const int64_t in = c->input[1].cols, out = c->output[0].cols;
     nn_call copy = *c;
-    const nn_product product = {
-        .trans_b = true,
-        .m = c->output[0].rows,
-        .n = out,
-        .k = in,
-        .alpha = 1,
-        .a = c->input[0].data,
-        .lda = in,
-        .b = c->input[1].data,
-        .ldb = in,
-        .c = c->output[0].data,
-        .ldc = out,
-        .then = c->input[2].data || c->attributes->activation != NN_LINEAR ? finish_tile : NULL,
-        .context = &copy,
-    };
+    const nn_product product = {.m = c->output[0].rows,
+                                .n = out,
+                                .k = in,
+                                .a = {c->input[0].data, in},
+                                .b = {c->input[1].data, in, .transposed = true},
+                                .c = c->output[0].data,
+                                .ldc = out,
+                                .then = c->input[2].data || c->attributes->activation != NN_LINEAR ? finish_tile : NULL,
+                                .context = &copy};
     if (c->prepared)
-        nn_packed_product(c->prepared, c->pool, product.b, product.m, product.a, product.c, product.then, &copy);
-    else nn_products(c->pool, &product, 1);
+        nn_packed_product(c->prepared, c->pool, product.b.data, product.m, product.a.data, product.c, product.then,
+                          &copy);
+    else nn_gemm(c->pool, &product);
 }
 
 /* ---- backward ---- */
@@ -204,11 +199,10 @@ static int weight_products(const grad_work *w, const float *dz, nn_product *to) 
     const float *x = c->input[0].data;
     for (int64_t i = 0; i < n; i++) {
         const int64_t first = c->output[0].rows * i / n, end = c->output[0].rows * (i + 1) / n;
-        to[i] = (nn_product){.trans_a = true, .m = out, .n = in, .k = end - first, .alpha = 1};
-        to[i].a = dz + first * out, to[i].lda = out;
-        to[i].b = x + first * in, to[i].ldb = in;
-        to[i].c = n > 1 ? w->weight_sums + i * out * in : c->input_grad[1], to[i].ldc = in;
-        to[i].beta = n == 1 && c->accumulate[1];
+        to[i] = (nn_product){.m = out, .n = in, .k = end - first, .ldc = in, .add = n == 1 && c->accumulate[1]};
+        to[i].a = (nn_factor){dz + first * out, out, .transposed = true};
+        to[i].b = (nn_factor){.data = x + first * in, .stride = in};
+        to[i].c = n > 1 ? w->weight_sums + i * out * in : c->input_grad[1];
     }
     return (int)n;
 }
@@ -216,11 +210,14 @@ static int weight_products(const grad_work *w, const float *dz, nn_product *to) 
 static nn_product input_product(const grad_work *w, const float *dz) {
     const nn_call *c = w->c;
     const int64_t in = c->input[1].cols, out = c->output[0].cols;
-    nn_product p = {.m = c->output[0].rows, .n = in, .k = out, .alpha = 1, .beta = c->accumulate[0]};
-    p.a = dz, p.lda = out;
-    p.b = c->input[1].data, p.ldb = in;
-    p.c = c->input_grad[0], p.ldc = in;
-    return p;
+    return (nn_product){.m = c->output[0].rows,
+                        .n = in,
+                        .k = out,
+                        .a = {dz, out},
+                        .b = {c->input[1].data, in},
+                        .c = c->input_grad[0],
+                        .ldc = in,
+                        .add = c->accumulate[0]};
 }
 
 static void linear_backward(const nn_call *c) {

@@ -161,8 +161,13 @@ static void input_gates(sequence *s) {
     const nn_call *c = s->c;
     const int64_t rows = s->v.steps * s->v.batch, gates = 4 * s->v.h, in = s->v.in;
     nn_parallel(c->pool, nn_parts(gates, TURNED), turn_task, s);
-    nn_gemm(c->pool, false, false, rows, gates, in, 1, c->input[LSTM_X].data, in, s->panels, gates, 0, s->v.gates,
-            gates);
+    nn_gemm(c->pool, &(nn_product){.m = rows,
+                                   .n = gates,
+                                   .k = in,
+                                   .a = {c->input[LSTM_X].data, in},
+                                   .b = {s->panels, gates},
+                                   .c = s->v.gates,
+                                   .ldc = gates});
 }
 
 /* Of panels, or of W_in. */
@@ -282,18 +287,14 @@ static const float *states_before(const sequence *s) {
 /* dgates^T x, where x is [rows, n]: the gradient of the weights that x was multiplied with. */
 static nn_product weight_product(const sequence *s, const float *x, int64_t n, float *to, bool add) {
     const int64_t rows = s->v.steps * s->v.batch, gates = 4 * s->v.h;
-    return (nn_product){.trans_a = true,
-                        .m = gates,
+    return (nn_product){.m = gates,
                         .n = n,
                         .k = rows,
-                        .alpha = 1,
-                        .beta = add,
-                        .a = s->dgates,
-                        .lda = gates,
-                        .b = x,
-                        .ldb = n,
+                        .a = {s->dgates, gates, .transposed = true},
+                        .b = {x, n},
                         .c = to,
-                        .ldc = n};
+                        .ldc = n,
+                        .add = add};
 }
 
 static nn_product input_product(const sequence *s) {
@@ -302,14 +303,11 @@ static nn_product input_product(const sequence *s) {
     return (nn_product){.m = rows,
                         .n = in,
                         .k = gates,
-                        .alpha = 1,
-                        .beta = c->accumulate[LSTM_X],
-                        .a = s->dgates,
-                        .lda = gates,
-                        .b = c->input[LSTM_W_IN].data,
-                        .ldb = in,
+                        .a = {s->dgates, gates},
+                        .b = {c->input[LSTM_W_IN].data, in},
                         .c = c->input_grad[LSTM_X],
-                        .ldc = in};
+                        .ldc = in,
+                        .add = c->accumulate[LSTM_X]};
 }
 
 /* The gradients of x and of weights, from those of all gates. */

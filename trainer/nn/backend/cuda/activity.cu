@@ -121,4 +121,4 @@ static void activity_backward(const nn_call *c) { BY_TYPE(c->input[1].type, back
 static size_t activity_workspace(const nn_call *c) { return (size_t)blocks_of(c) * sizeof(double2) / sizeof(float); }
 
 extern "C" const nn_kernels nn_cuda_activity = {
-    activity_forward, activity_backward, NULL, activity_workspace, NULL, NULL, NULL, NULL, 0, false};
+    .forward = activity_forward, .backward = activity_backward, .workspace = activity_workspace};

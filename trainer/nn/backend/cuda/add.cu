@@ -61,4 +61,4 @@ template <typename T> static void backward(const nn_call *c) {
 static void add_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 static void add_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 
-extern "C" const nn_kernels nn_cuda_add = {add_forward, add_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_add = {.forward = add_forward, .backward = add_backward};

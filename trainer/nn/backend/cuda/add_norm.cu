@@ -402,5 +402,8 @@ static size_t add_norm_extra_saved(const nn_call *c) {
 
 static size_t add_norm_partials(const nn_call *c) { return (size_t)(parts_of(c) * sums_of(c) * c->output[0].cols); }
 
-extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward,     add_norm_backward, NULL,    NULL, NULL, NULL,
-                                                add_norm_extra_saved, add_norm_partials, 1u << 1, false};
+extern "C" const nn_kernels nn_cuda_add_norm = {.forward = add_norm_forward,
+                                                .backward = add_norm_backward,
+                                                .extra_saved = add_norm_extra_saved,
+                                                .partials = add_norm_partials,
+                                                .row_sums = 1u << 1};

@@ -748,14 +748,9 @@ static size_t attention_partials(const nn_call *c) {
 }
 
 extern "C" {
-const nn_kernels nn_cuda_attention = {attention_forward,
-                                      attention_backward,
-                                      NULL,
-                                      NULL,
-                                      attention_prepare,
-                                      NULL,
-                                      NULL,
-                                      attention_partials,
-                                      1u << ATTENTION_Q | 1u << ATTENTION_KV,
-                                      false};
+const nn_kernels nn_cuda_attention = {.forward = attention_forward,
+                                      .backward = attention_backward,
+                                      .prepare = attention_prepare,
+                                      .partials = attention_partials,
+                                      .row_sums = 1u << ATTENTION_Q | 1u << ATTENTION_KV};
 }

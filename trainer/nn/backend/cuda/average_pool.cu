@@ -123,6 +123,10 @@ static void average_pool(const nn_call *c) {
     find_moments(c, w, y, y->data, y->stride, NULL);
 }
 
-const nn_kernels nn_cuda_average_pool = {average_pool, average_pool, NULL, pool_workspace, pool_prepare, pool_release,
-                                         NULL,         NULL,         0,    false};
-const nn_sharing nn_cuda_average_pool_sharing = {false, pool_gives_moments, false, pool_takes_linear, NULL};
+const nn_kernels nn_cuda_average_pool = {.forward = average_pool,
+                                         .backward = average_pool,
+                                         .workspace = pool_workspace,
+                                         .prepare = pool_prepare,
+                                         .release = pool_release};
+const nn_sharing nn_cuda_average_pool_sharing = {.gives_moments = pool_gives_moments,
+                                                 .takes_linear = pool_takes_linear};

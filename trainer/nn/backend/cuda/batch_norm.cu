@@ -719,6 +719,9 @@ static size_t norm_workspace(const nn_call *c) {
 static void norm_forward(const nn_call *c) { BY_TYPE(c->input[0].type, run_forward, c); }
 static void norm_backward(const nn_call *c) { BY_TYPE(c->input[0].type, run_backward, c); }
 
-const nn_kernels nn_cuda_batch_norm = {norm_forward, norm_backward, NULL, norm_workspace, norm_prepare, norm_release,
-                                       NULL,         NULL,          0,    false};
-const nn_sharing nn_cuda_batch_norm_sharing = {true, NULL, true, NULL, NULL};
+const nn_kernels nn_cuda_batch_norm = {.forward = norm_forward,
+                                       .backward = norm_backward,
+                                       .workspace = norm_workspace,
+                                       .prepare = norm_prepare,
+                                       .release = norm_release};
+const nn_sharing nn_cuda_batch_norm_sharing = {.takes_moments = true, .leaves_linear = true};

@@ -55,4 +55,4 @@ static void beam_forward(const nn_call *c) {
     if (c->output[0].rows > 0) beam_kernel<<<(unsigned)c->output[0].rows, THREADS, 0, stream_of(c)>>>(p);
 }
 
-extern "C" const nn_kernels nn_cuda_beam = {beam_forward, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_beam = {.forward = beam_forward};

@@ -71,4 +71,4 @@ template <typename T> static void forward(const nn_call *c) {
 
 static void best_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }
 
-extern "C" const nn_kernels nn_cuda_best = {best_forward, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_best = {.forward = best_forward};

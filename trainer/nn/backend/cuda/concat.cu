@@ -26,4 +26,4 @@ template <typename T> static void backward(const nn_call *c) {
 static void concat_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 static void concat_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 
-const nn_kernels nn_cuda_concat = {concat_forward, concat_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+const nn_kernels nn_cuda_concat = {.forward = concat_forward, .backward = concat_backward};

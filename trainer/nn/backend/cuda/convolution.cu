@@ -561,6 +561,10 @@ static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker)
     return y_is_copied_in_packs(c) && norm_convolution_fits(c, maker);
 }
 
-const nn_kernels nn_cuda_convolution = {conv_forward, conv_backward, NULL, conv_workspace, conv_prepare, conv_release,
-                                        NULL,         NULL,          0,    false};
-const nn_sharing nn_cuda_convolution_sharing = {false, conv_gives_moments, false, y_is_copied_in_packs, conv_absorbs};
+const nn_kernels nn_cuda_convolution = {.forward = conv_forward,
+                                        .backward = conv_backward,
+                                        .workspace = conv_workspace,
+                                        .prepare = conv_prepare,
+                                        .release = conv_release};
+const nn_sharing nn_cuda_convolution_sharing = {
+    .gives_moments = conv_gives_moments, .takes_linear = y_is_copied_in_packs, .absorbs = conv_absorbs};

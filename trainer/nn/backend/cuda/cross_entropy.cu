@@ -134,4 +134,4 @@ static void cross_entropy_backward(const nn_call *c) { BY_TYPE(c->input[0].type,
 static size_t cross_entropy_workspace(const nn_call *c) { return 4 * (size_t)c->input[0].rows; }
 
 extern "C" const nn_kernels nn_cuda_cross_entropy = {
-    cross_entropy_forward, cross_entropy_backward, NULL, cross_entropy_workspace, NULL, NULL, NULL, NULL, 0, false};
+    .forward = cross_entropy_forward, .backward = cross_entropy_backward, .workspace = cross_entropy_workspace};

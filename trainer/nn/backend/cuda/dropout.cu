@@ -16,5 +16,4 @@ template <typename T> static void backward(const nn_call *c) {
 static void dropout_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 static void dropout_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 
-extern "C" const nn_kernels nn_cuda_dropout = {
-    dropout_forward, dropout_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_dropout = {.forward = dropout_forward, .backward = dropout_backward};

@@ -220,4 +220,4 @@ static void embedding_backward(const nn_call *c) { BY_TYPE(c->output[0].type, ba
 static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output[0].rows; }
 
 extern "C" const nn_kernels nn_cuda_embedding = {
-    embedding_forward, embedding_backward, NULL, embedding_workspace, NULL, NULL, NULL, NULL, 0, false};
+    .forward = embedding_forward, .backward = embedding_backward, .workspace = embedding_workspace};

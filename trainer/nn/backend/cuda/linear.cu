@@ -276,13 +276,11 @@ static void linear_backward_weights(const nn_call *c) {
     if (p->pair.ready) product_run(c, &p->pair, p->pointers, p->pointers + 2, p->pointers + 4, c->accumulate[1], NULL);
 }
 
-const nn_kernels nn_cuda_linear = {linear_forward,
-                                   linear_backward,
-                                   linear_backward_weights,
-                                   linear_workspace,
-                                   linear_prepare,
-                                   linear_release,
-                                   NULL,
-                                   linear_partials,
-                                   0,
-                                   true};
+const nn_kernels nn_cuda_linear = {.forward = linear_forward,
+                                   .backward = linear_backward,
+                                   .backward_weights = linear_backward_weights,
+                                   .workspace = linear_workspace,
+                                   .prepare = linear_prepare,
+                                   .release = linear_release,
+                                   .partials = linear_partials,
+                                   .pairs = true};

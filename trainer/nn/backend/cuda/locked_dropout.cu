@@ -36,5 +36,4 @@ template <typename T> static void backward(const nn_call *c) { drop_into<T>(c, c
 static void locked_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 static void locked_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 
-extern "C" const nn_kernels nn_cuda_locked_dropout = {
-    locked_forward, locked_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_locked_dropout = {.forward = locked_forward, .backward = locked_backward};

@@ -27,5 +27,4 @@ template <typename T> static void forward(const nn_call *c) {
 
 static void log_softmax_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }
 
-extern "C" const nn_kernels nn_cuda_log_softmax = {
-    log_softmax_forward, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_log_softmax = {.forward = log_softmax_forward};

@@ -374,6 +374,11 @@ static bool lstm_remark(const nn_call *c, char *out, size_t size) {
 static void lstm_forward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, forward, c); }
 static void lstm_backward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, backward, c); }
 
-extern "C" const nn_kernels nn_cuda_lstm = {
-    lstm_forward,     lstm_backward, NULL, lstm_workspace, lstm_prepare, lstm_release,
-    lstm_extra_saved, lstm_partials, 0,    false,          lstm_remark};
+extern "C" const nn_kernels nn_cuda_lstm = {.forward = lstm_forward,
+                                            .backward = lstm_backward,
+                                            .workspace = lstm_workspace,
+                                            .prepare = lstm_prepare,
+                                            .release = lstm_release,
+                                            .extra_saved = lstm_extra_saved,
+                                            .partials = lstm_partials,
+                                            .remark = lstm_remark};

@@ -113,5 +113,5 @@ static adamod_status path_attention_prepare(const nn_call *c, void **prepared) {
                         (long long)size, LARGEST_HEAD);
 }
 
-extern "C" const nn_kernels nn_cuda_path_attention = {
-    path_attention_forward, NULL, NULL, NULL, path_attention_prepare, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_path_attention = {.forward = path_attention_forward,
+                                                      .prepare = path_attention_prepare};

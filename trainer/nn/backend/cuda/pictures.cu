@@ -48,4 +48,4 @@ template <typename T> static void run(const nn_call *c) {
 
 static void pictures_forward(const nn_call *c) { BY_TYPE(c->output[0].type, run, c); }
 
-const nn_kernels nn_cuda_pictures = {pictures_forward, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+const nn_kernels nn_cuda_pictures = {.forward = pictures_forward};

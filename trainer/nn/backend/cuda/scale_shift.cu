@@ -91,4 +91,4 @@ static void scale_shift_backward(const nn_call *c) {
 }
 
 const nn_kernels nn_cuda_scale_shift = {
-    scale_shift_forward, scale_shift_backward, NULL, NULL, NULL, NULL, NULL, scale_partials, 0, false};
+    .forward = scale_shift_forward, .backward = scale_shift_backward, .partials = scale_partials};

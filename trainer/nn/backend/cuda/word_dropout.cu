@@ -37,5 +37,4 @@ template <typename T> static void backward(const nn_call *c) { drop_into<T>(c, c
 static void word_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 static void word_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 
-extern "C" const nn_kernels nn_cuda_word_dropout = {word_forward, word_backward, NULL, NULL, NULL,
-                                                    NULL,         NULL,          NULL, 0,    false};
+extern "C" const nn_kernels nn_cuda_word_dropout = {.forward = word_forward, .backward = word_backward};
