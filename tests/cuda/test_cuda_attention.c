@@ -43,7 +43,7 @@ static bool check_case(const attention_case *a, nn_type type) {
     }
     opcheck o = {
         .op = &nn_op_attention,
-        .attributes = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout},
+        .attributes = {.attention = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout}},
         .n_inputs = 4,
         .input = {OPCHECK_ROWS(1, rows, a->cross && !a->decoding ? d : 3 * d), OPCHECK_NONE,
                   OPCHECK_INDEX(2, sequences, 2, q_ranges), OPCHECK_INDEX(2, sequences, 2, k_ranges)},
@@ -192,7 +192,7 @@ TEST(is_ref_for_batches_of_real_models) {
 
 TEST(heads_that_are_too_large_are_refused) {
     NEED_DEVICE();
-    const nn_attributes a = {.heads = 2};
+    const nn_attention_attributes a = {.heads = 2};
     const nn_call c = {.attributes = &a, .output = {{.cols = 272, .type = NN_BF16}}};
     void *prepared;
     CHECK_INT(nn_backend_kernels(nn_backend_find("cuda"), "attention")->prepare(&c, &prepared), ADAMOD_ERROR_RANGE);

@@ -73,7 +73,7 @@ TEST(batch_norms_of_several_processes) {
     for (int i = 0; i < 8; i++) {
         const int64_t *s = sizes[i / 2];
         opcheck o = batch_norm_case(s[0], s[1], s[1], s[2], i % 2, i % 2, true);
-        o.attributes.shared = true;
+        o.attributes.batch_norm.synced = true;
         check_both(&o);
     }
 }
@@ -92,7 +92,7 @@ TEST(average_pools) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const int64_t *s = sizes[i];
         opcheck o = {.op = &nn_op_average_pool,
-                     .attributes = {.size = (int)s[4]},
+                     .attributes = {.average_pool = {.size = (int)s[4]}},
                      .n_inputs = 1,
                      .input = {OPCHECK_IMAGES(1, s[0], s[1], s[2], s[3])},
                      .training = true,
@@ -127,7 +127,7 @@ TEST(scales_and_shifts) {
         const int64_t *s = sizes[i];
         for (int k = 0; k < 8; k++) {
             opcheck o = {.op = &nn_op_scale_shift,
-                         .attributes = {.activation = k & 4 ? NN_RELU : NN_LINEAR},
+                         .attributes = {.scale_shift = {.activation = k & 4 ? NN_RELU : NN_LINEAR}},
                          .n_inputs = 4,
                          .input = {OPCHECK_IMAGES(1, s[0], s[1], s[2], s[3]), OPCHECK_NONE, OPCHECK_VECTOR(1)},
                          .training = true,

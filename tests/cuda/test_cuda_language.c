@@ -50,7 +50,7 @@ TEST(locked_dropout_is_the_reference) {
     static const int sizes[][3] = {{4, 1, 3}, {9, 20, 117}, {5, 4, 400}, {3, 2, 4}};
     for (int i = 0; i < 4; i++) {
         const opcheck o = {.op = &nn_op_locked_dropout,
-                           .attributes = {.dropout = 0.3 * i, .batch = sizes[i][1]},
+                           .attributes = {.locked_dropout = {.dropout = 0.3 * i, .batch = sizes[i][1]}},
                            .n_inputs = 1,
                            .input = {OPCHECK_ROWS(1, sizes[i][0] * sizes[i][1], sizes[i][2])},
                            .training = true,
@@ -65,7 +65,7 @@ TEST(word_dropout_is_the_reference) {
     static const int32_t ids[] = {4, 0, 4, 9, 2, 0};
     for (int cols = 3; cols < 20; cols += 13) {
         const opcheck o = {.op = &nn_op_word_dropout,
-                           .attributes = {.dropout = 0.5},
+                           .attributes = {.word_dropout = {.dropout = 0.5}},
                            .n_inputs = 2,
                            .input = {OPCHECK_ROWS(1, 6, cols), OPCHECK_INDEX(1, 6, 0, ids)},
                            .training = true,
@@ -82,7 +82,7 @@ TEST(activity_is_the_reference) {
         const int rows = sizes[i][0] * sizes[i][1];
         const opcheck o = {
             .op = &nn_op_activity,
-            .attributes = {.scale = 2, .momentum = 1, .batch = sizes[i][1]},
+            .attributes = {.activity = {.size = 2, .change = 1, .batch = sizes[i][1]}},
             .n_inputs = 3,
             .input = {OPCHECK_MATRIX(1, 4), OPCHECK_ROWS(1, rows, sizes[i][2]), OPCHECK_ROWS(1, rows, sizes[i][2])},
             .weighted = 1,

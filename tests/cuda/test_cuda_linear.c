@@ -7,7 +7,7 @@
 
 static opcheck linear_case(nn_activation activation, bool bias, int64_t rows, int64_t in, int64_t out) {
     opcheck o = {.op = &nn_op_linear,
-                 .attributes = {.activation = activation},
+                 .attributes = {.linear = {.activation = activation}},
                  .n_inputs = 3,
                  .input = {OPCHECK_ROWS(1, rows, in), OPCHECK_MATRIX(out, in), OPCHECK_NONE},
                  .longest_sum = (double)(in > rows ? in : rows),

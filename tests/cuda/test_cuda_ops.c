@@ -70,7 +70,7 @@ static int first_size(void) { return getenv("ADAMOD_TEST_FAST") ? 1 : 0; }
 static opcheck dropout_case(int64_t rows, int64_t cols, double p, bool training) {
     return (opcheck){
         .op = &nn_op_dropout,
-        .attributes = {.dropout = p},
+        .attributes = {.dropout = {.dropout = p}},
         .n_inputs = 1,
         .input = {OPCHECK_ROWS(1, rows, cols)},
         .training = training,
@@ -94,7 +94,7 @@ TEST(dropout_makes_zero_of_anything) {
     static float x[N], y[N];
     const uint64_t random[1] = {nn_run_key(5, 6)}, key = nn_key(5, 6, 7);
     for (int i = 0; i < N; i++) x[i] = i % 2 ? INFINITY : NAN;
-    const nn_attributes attributes = {.dropout = 0.3};
+    const nn_dropout_attributes attributes = {.dropout = 0.3};
     void *there = send(x, sizeof x), *result = send(y, sizeof y), *numbers = send(random, sizeof random);
     const nn_call c = {.attributes = &attributes,
                        .input = {{.data = there, .rows = N, .cols = 1, .type = NN_F32}},
@@ -137,7 +137,7 @@ TEST(add_is_the_reference) {
 static opcheck norm_case(int64_t rows, int64_t cols, bool branch, double p, bool training) {
     opcheck o = {
         .op = &nn_op_add_norm,
-        .attributes = {.dropout = p, .eps = 1e-5},
+        .attributes = {.add_norm = {.dropout = p, .eps = 1e-5}},
         .n_inputs = 4,
         .input = {OPCHECK_ROWS(1, rows, cols), OPCHECK_NONE, OPCHECK_VECTOR(cols), OPCHECK_VECTOR(cols)},
         .training = training,
@@ -182,7 +182,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
         for (int j = 0; j < MOST; j++) gamma[j] = 2, beta[j] = (float)j;
         void *t[5] = {send(x, sizeof x), send(gamma, sizeof gamma), send(beta, sizeof beta), send(y, sizeof y),
                       send(saved, sizeof saved)};
-        const nn_attributes attributes = {.eps = 1e-5};
+        const nn_add_norm_attributes attributes = {.eps = 1e-5};
         const nn_call c = {.attributes = &attributes,
                            .input = {{.data = t[0], .rows = ROWS, .cols = cols, .type = NN_F32},
                                      {0},
@@ -204,7 +204,7 @@ static void check_shared_gradient(const char *op, int64_t cols, int vectors) {
     enum { ROWS = 5, MOST = ROWS * 24 };
     const size_t bytes = MOST * sizeof(float);
     const uint64_t random[1] = {nn_run_key(1, 2)};
-    const nn_attributes attributes = {.dropout = 0.3, .eps = 1e-5};
+    const nn_add_norm_attributes attributes = {.dropout = 0.3, .eps = 1e-5};
     float *host[3] = {random_array(MOST, 1), random_array(MOST, 2), random_array(MOST, 3)}, got[3][MOST];
     void *x = send(host[0], bytes), *dy = send(host[1], bytes), *one = send(host[2], bytes);
     void *y = send(host[0], bytes), *saved = send(host[0], bytes), *numbers = send(random, sizeof random);
@@ -250,7 +250,7 @@ static opcheck cross_entropy(int64_t rows, int64_t classes, double smoothing, in
     }
     return (opcheck){
         .op = &nn_op_cross_entropy,
-        .attributes = {.smoothing = smoothing},
+        .attributes = {.cross_entropy = {.smoothing = smoothing}},
         .n_inputs = 2,
         .input = {OPCHECK_ROWS(1, rows, classes), OPCHECK_INDEX(1, rows, 0, targets)},
         .seed = (uint64_t)(rows + classes),
@@ -279,7 +279,7 @@ TEST(cross_entropy_is_the_reference) {
 static void check_sums(int32_t goal, float largest, const double *want) {
     const float x[4] = {1, largest, 1, largest};
     float y[4], row[4] = {0};
-    const nn_attributes a = {.smoothing = 0.2};
+    const nn_cross_entropy_attributes a = {.smoothing = 0.2};
     void *t[5] = {send(x, sizeof x), send(&goal, sizeof goal), send(y, sizeof y), send(row, sizeof row),
                   send(row, sizeof row)};
     const nn_call c = {.attributes = &a,
@@ -326,7 +326,7 @@ static opcheck embedding(int64_t rows, int64_t n, int64_t d, int32_t *ids, int32
     }
     opcheck o = {
         .op = &nn_op_embedding,
-        .attributes = {.scale = 1.5},
+        .attributes = {.embedding = {.scale = 1.5}},
         .n_inputs = 3,
         .input = {OPCHECK_INDEX(1, rows, 0, ids), OPCHECK_NONE, OPCHECK_MATRIX(n, d)},
         .seed = (uint64_t)(n + d),
@@ -375,7 +375,7 @@ TEST(best_is_the_reference) {
     static const int n[] = {3, 1, 21, 11, 11};
     for (int i = 0; i < 5; i++) {
         const opcheck o = {.op = &nn_op_best,
-                           .attributes = {.size = n[i]},
+                           .attributes = {.best = {.n = n[i]}},
                            .n_inputs = 1,
                            .input = {OPCHECK_ROWS(1, rows[i], cols[i])},
                            .seed = 3 + (uint64_t)i,
@@ -398,7 +398,7 @@ TEST(path_attention_is_the_reference) {
     for (int i = 0; i < 5; i++) {
         const int64_t d = sizes[i][0];
         const opcheck o = {.op = &nn_op_path_attention,
-                           .attributes = {.heads = sizes[i][1]},
+                           .attributes = {.path_attention = {.heads = sizes[i][1]}},
                            .n_inputs = 4,
                            .input = {OPCHECK_ROWS(1, ROWS, 3 * d), OPCHECK_ROWS(2, 5 * ROWS, 2 * d),
                                      OPCHECK_INDEX(1, ROWS, LENGTH, paths), OPCHECK_INDEX(1, ROWS, 0, path_positions)},

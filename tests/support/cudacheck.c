@@ -233,7 +233,8 @@ static void call_device(const nn_call *c, bool backward) {
     d.node = 0;
     d.stream = backend->device->stream(device);
     d.precision = precision;
-    if (c->attributes->shared) d.add_up = backward ? add_the_same : add_nothing;
+    if (opcheck_current->op == &nn_op_batch_norm && opcheck_current->attributes.batch_norm.synced)
+        d.add_up = backward ? add_the_same : add_nothing;
     prepare(&d);
     d.workspace = scratch_of(&workspace, kernels->workspace ? kernels->workspace(&d) : 0);
     d.partials = scratch_of(&partials, backward && kernels->partials ? kernels->partials(&d) : 0);

@@ -3,7 +3,7 @@
 opcheck convolution_case(const conv_sizes *s) {
     opcheck o = {
         .op = &nn_op_convolution,
-        .attributes = {.stride = s->stride, .padding = s->padding},
+        .attributes = {.convolution = {.stride = s->stride, .padding = s->padding}},
         .n_inputs = 2,
         .input = {OPCHECK_IMAGES(1, s->rows, s->height, s->width, s->in), OPCHECK_KERNEL(s->out, s->size, s->in)},
         .training = true,
@@ -20,7 +20,7 @@ opcheck batch_norm_case(int64_t rows, int64_t height, int64_t width, int64_t cha
                         bool training) {
     opcheck o = {
         .op = &nn_op_batch_norm,
-        .attributes = {.eps = 1e-5, .momentum = 0.1, .activation = relu ? NN_RELU : NN_LINEAR},
+        .attributes = {.batch_norm = {.eps = 1e-5, .momentum = 0.1, .activation = relu ? NN_RELU : NN_LINEAR}},
         .n_inputs = 6,
         .input = {OPCHECK_IMAGES(1, rows, height, width, channels), OPCHECK_NONE, OPCHECK_VECTOR(channels),
                   OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels)},

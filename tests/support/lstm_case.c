@@ -7,7 +7,7 @@
 opcheck lstm_of(const lstm_case *a) {
     static const int32_t on = 1, off = 0;
     opcheck o = {.op = &nn_op_lstm,
-                 .attributes = {.dropout = a->dropout},
+                 .attributes = {.lstm = {.dropout = a->dropout}},
                  .n_inputs = LSTM_INPUTS,
                  .input = {OPCHECK_ROWS(1, a->steps * a->batch, a->in), OPCHECK_MATRIX(4 * a->h, a->in),
                            OPCHECK_MATRIX(4 * a->h, a->h), OPCHECK_VECTOR(4 * a->h), OPCHECK_VECTOR(4 * a->h),

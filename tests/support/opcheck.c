@@ -110,7 +110,7 @@ static void opcheck_capacities(const opcheck *o, nn_shape *shapes) {
 static const char *opcheck_derive(const opcheck *o, nn_node *node, nn_shape *outputs, char *message, size_t size) {
     nn_shape shapes[NN_MAX_INPUTS] = {{0}};
     opcheck_capacities(o, shapes);
-    *node = (nn_node){.op = o->op, .n_inputs = o->n_inputs, .attributes = o->attributes};
+    *node = (nn_node){.op = o->op, .n_inputs = o->n_inputs, .attributes = (void *)(uintptr_t)&o->attributes};
     for (int i = 0; i < o->n_inputs; i++) node->input[i] = shapes[i].ndim ? i : -1;
     memset(outputs, 0, NN_MAX_OUTPUTS * sizeof *outputs);
     return o->op->shape(node, shapes, outputs, message, size);
@@ -208,7 +208,7 @@ static bool opcheck_instance_make(op_instance *r, const opcheck *o, double step)
         printf("opcheck: %s: %s\n", o->op->name, wrong);
         return false;
     }
-    r->call = (nn_call){.attributes = &r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};
+    r->call = (nn_call){.attributes = r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};
     opcheck_instance_inputs(r);
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) opcheck_instance_output(r, i);
     if (r->node.saved.ndim) r->saved = opcheck_alloc((size_t)opcheck_count(&r->node.saved) * 4);

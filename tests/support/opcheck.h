@@ -14,6 +14,7 @@
 #define OPCHECK_H
 
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 typedef struct opcheck_input {
     nn_shape shape; /* dim[0]: the rows of this run; ndim 0: the input is not there. If shape.rows is a symbol, the
@@ -54,9 +55,32 @@ typedef struct opcheck_input {
         .shape = {.ndim = 0 }                                                                                          \
     }
 
+/* The member of the op that is checked. */
+typedef union opcheck_attributes {
+#define OPCHECK_MEMBER(op) nn_##op##_attributes op;
+    OPCHECK_MEMBER(linear)
+    OPCHECK_MEMBER(embedding)
+    OPCHECK_MEMBER(dropout)
+    OPCHECK_MEMBER(add)
+    OPCHECK_MEMBER(add_norm)
+    OPCHECK_MEMBER(attention)
+    OPCHECK_MEMBER(cross_entropy)
+    OPCHECK_MEMBER(best)
+    OPCHECK_MEMBER(path_attention)
+    OPCHECK_MEMBER(convolution)
+    OPCHECK_MEMBER(batch_norm)
+    OPCHECK_MEMBER(average_pool)
+    OPCHECK_MEMBER(scale_shift)
+    OPCHECK_MEMBER(lstm)
+    OPCHECK_MEMBER(locked_dropout)
+    OPCHECK_MEMBER(word_dropout)
+    OPCHECK_MEMBER(activity)
+#undef OPCHECK_MEMBER
+} opcheck_attributes;
+
 typedef struct opcheck {
     const nn_op *op;
-    nn_attributes attributes;
+    opcheck_attributes attributes;
     int n_inputs;
     opcheck_input input[NN_MAX_INPUTS];
     bool training;

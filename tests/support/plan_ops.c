@@ -54,7 +54,7 @@ const nn_op plan_op_two_ways = {
 };
 
 nn_value plan_two_ways(nn_graph *g, nn_value x, nn_value w) {
-    return nn_add_node(g, &plan_op_two_ways, 2, (nn_value[]){x, w}, &(nn_attributes){0});
+    return nn_add_node(g, &plan_op_two_ways, 2, (nn_value[]){x, w}, NULL);
 }
 
 /* ---- center ---- */
@@ -109,7 +109,7 @@ const nn_op plan_op_center = {
 };
 
 nn_value plan_center(nn_graph *g, nn_value x, nn_value running) {
-    return nn_add_node(g, &plan_op_center, 2, (nn_value[]){x, running}, &(nn_attributes){0});
+    return nn_add_node(g, &plan_op_center, 2, (nn_value[]){x, running}, NULL);
 }
 
 /* ---- probe ---- */
@@ -134,5 +134,5 @@ const nn_op plan_op_probe = {
 };
 
 nn_value plan_probe(nn_graph *g, nn_value x, nn_value again, nn_value w) {
-    return nn_add_node(g, &plan_op_probe, 3, (nn_value[]){x, again, w}, &(nn_attributes){0});
+    return nn_add_node(g, &plan_op_probe, 3, (nn_value[]){x, again, w}, NULL);
 }

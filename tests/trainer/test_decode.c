@@ -121,7 +121,6 @@ static void check_search(uint64_t seed, const nn_beam_options *o) {
     static states s;
     const int n = 2 * o->beam + 1 < WORDS ? 2 * o->beam + 1 : WORDS;
     const int64_t words = nn_beam_words(o);
-    const nn_attributes a = {.beam = *o};
     memset(&s, 0, sizeof s);
     s.search = calloc((size_t)words * SENTENCES, sizeof *s.search);
     for (int i = 0; i < SENTENCES; i++) {
@@ -130,7 +129,7 @@ static void check_search(uint64_t seed, const nn_beam_options *o) {
                                       s.paths + i * o->beam * o->max_length});
         s.live[i] = 1;
     }
-    nn_call c = {.attributes = &a};
+    nn_call c = {.attributes = o};
     c.input[BEAM_BEST] = (nn_array){.data = s.best, .rows = SENTENCES * o->beam, .cols = 2 * n};
     c.output[0] = (nn_array){.data = s.live, .rows = SENTENCES, .cols = 1};
     c.output[BEAM_SEARCH] = (nn_array){.data = s.search, .rows = SENTENCES, .cols = words};

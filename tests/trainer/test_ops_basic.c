@@ -175,7 +175,7 @@ TEST(the_library_has_a_name) {
 static opcheck linear_case(nn_activation activation, bool bias, int64_t rows, int64_t in, int64_t out, double step) {
     opcheck o = {
         .op = &nn_op_linear,
-        .attributes = {.activation = activation},
+        .attributes = {.linear = {.activation = activation}},
         .n_inputs = 3,
         .input = {OPCHECK_ROWS(1, rows, in), OPCHECK_MATRIX(out, in), OPCHECK_NONE},
         .training = true,
@@ -229,7 +229,7 @@ TEST(gelu_is_right_over_its_whole_range) {
 TEST(linear_keeps_nan) {
     const float x[2] = {NAN, 1}, w = 1;
     for (int a = NN_LINEAR; a <= NN_GELU; a++) {
-        const nn_attributes attributes = {.activation = (nn_activation)a};
+        const nn_linear_attributes attributes = {.activation = (nn_activation)a};
         const nn_kernels *both[2] = {&nn_op_linear.ref, &nn_cpu_linear};
         for (int b = 0; b < 2; b++) {
             float y[2], saved[2];
@@ -282,7 +282,7 @@ enum { ROW_SIZES = sizeof row_sizes / sizeof *row_sizes };
 static opcheck dropout_case(int64_t rows, int64_t cols, double p, bool training) {
     return (opcheck){
         .op = &nn_op_dropout,
-        .attributes = {.dropout = p},
+        .attributes = {.dropout = {.dropout = p}},
         .n_inputs = 1,
         .input = {OPCHECK_ROWS(1, rows, cols)},
         .training = training,
@@ -310,7 +310,7 @@ TEST(dropout_makes_zero_of_anything_and_keeps_the_share) {
     enum { N = 100000 };
     float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
     for (int i = 0; i < N; i++) x[i] = i % 2 ? INFINITY : 1;
-    const nn_attributes attributes = {.dropout = 0.3};
+    const nn_dropout_attributes attributes = {.dropout = 0.3};
     const nn_kernels *both[2] = {&nn_op_dropout.ref, &nn_cpu_dropout};
     for (int b = 0; b < 2; b++) {
         const nn_call c = {.attributes = &attributes,
@@ -361,7 +361,7 @@ TEST(add_on_the_cpu_is_the_reference) {
 static opcheck norm_case(int64_t rows, int64_t cols, bool branch, double p, bool training) {
     opcheck o = {
         .op = &nn_op_add_norm,
-        .attributes = {.dropout = p, .eps = 1e-5},
+        .attributes = {.add_norm = {.dropout = p, .eps = 1e-5}},
         .n_inputs = 4,
         .input = {OPCHECK_ROWS(1, rows, cols), OPCHECK_NONE, OPCHECK_VECTOR(cols), OPCHECK_VECTOR(cols)},
         .training = training,
@@ -397,7 +397,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     float x[ROWS * COLS], gamma[COLS], beta[COLS], y[ROWS * COLS], saved[2 * ROWS], workspace[5 * COLS];
     for (int i = 0; i < ROWS * COLS; i++) x[i] = 0.75f;
     for (int j = 0; j < COLS; j++) gamma[j] = 2, beta[j] = (float)j;
-    const nn_attributes attributes = {.eps = 1e-5};
+    const nn_add_norm_attributes attributes = {.eps = 1e-5};
     const nn_call c = {.attributes = &attributes,
                        .input = {{.data = x, .rows = ROWS, .cols = COLS, .type = NN_F32},
                                  {0},

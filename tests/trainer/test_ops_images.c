@@ -47,13 +47,13 @@ TEST(convolution_says_which_shapes_do_not_fit) {
     o.input[1].shape.dim[2] = 2;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "[out, size, size, in]");
     o = convolution_case(&sizes);
-    o.attributes.padding = 3;
+    o.attributes.convolution.padding = 3;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "padding from 0 to 2");
     o = convolution_case(&sizes);
-    o.attributes.stride = 0;
+    o.attributes.convolution.stride = 0;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "stride of 1 or more");
     o = convolution_case(&sizes);
-    o.attributes.padding = 0;
+    o.attributes.convolution.padding = 0;
     o.input[0].shape.dim[1] = 2;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "smaller than the kernel");
     o.input[0].shape.ndim = 2;
@@ -101,7 +101,7 @@ static void check_running_statistics(const nn_kernels *kernels) {
     const float x[PIXELS] = {1, 2, 3, 6};
     float one = 1, zero = 0, y[PIXELS], mean = 10, variance = 20, saved[2], workspace[256];
     const nn_shape images = {.rows = 1, .ndim = 4, .dim = {2, 1, 2, 1}}, vector = {.ndim = 1, .dim = {1}};
-    const nn_attributes attributes = {.eps = 1e-5, .momentum = 0.25};
+    const nn_batch_norm_attributes attributes = {.eps = 1e-5, .momentum = 0.25};
     nn_call c = {.attributes = &attributes, .saved = saved, .workspace = workspace, .training = true};
     c.input[0] = (nn_array){.data = (void *)(uintptr_t)x, .rows = 2, .cols = 2, .stride = 1, .shape = &images};
     c.output[0] = (nn_array){.data = y, .rows = 2, .cols = 2, .stride = 1, .shape = &images};
@@ -146,11 +146,11 @@ TEST(batch_norm_says_what_does_not_fit) {
     o.input[1].shape.dim[2] = 2;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "one shape");
     o = batch_norm_case(2, 3, 3, 4, false, true, true);
-    o.attributes.activation = NN_GELU;
+    o.attributes.batch_norm.activation = NN_GELU;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "linear or relu");
-    o.attributes = (nn_attributes){.eps = 0, .momentum = 0.1};
+    o.attributes.batch_norm = (nn_batch_norm_attributes){.eps = 0, .momentum = 0.1};
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "eps > 0");
-    o.attributes = (nn_attributes){.eps = 1e-5, .momentum = 1.5};
+    o.attributes.batch_norm = (nn_batch_norm_attributes){.eps = 1e-5, .momentum = 1.5};
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "momentum <= 1");
 }
 
@@ -159,7 +159,7 @@ TEST(batch_norm_says_what_does_not_fit) {
 static opcheck scale_case(int64_t rows, int64_t channels, unsigned there, bool relu) {
     opcheck o = {
         .op = &nn_op_scale_shift,
-        .attributes = {.activation = relu ? NN_RELU : NN_LINEAR},
+        .attributes = {.scale_shift = {.activation = relu ? NN_RELU : NN_LINEAR}},
         .n_inputs = 4,
         .input = {OPCHECK_IMAGES(1, rows, 3, 2, channels), OPCHECK_NONE, OPCHECK_NONE, OPCHECK_NONE},
         .training = true,
@@ -203,7 +203,7 @@ TEST(scale_shift_says_what_does_not_fit) {
     o.input[3].shape.dim[3] = 3;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "one shape");
     o = scale_case(2, 2, 7, true);
-    o.attributes.activation = NN_GELU;
+    o.attributes.scale_shift.activation = NN_GELU;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "linear or relu");
 }
 
@@ -212,7 +212,7 @@ TEST(scale_shift_says_what_does_not_fit) {
 static opcheck pool_case(int64_t rows, int64_t height, int64_t width, int64_t channels, int size) {
     return (opcheck){
         .op = &nn_op_average_pool,
-        .attributes = {.size = size},
+        .attributes = {.average_pool = {.size = size}},
         .n_inputs = 1,
         .input = {OPCHECK_IMAGES(1, rows, height, width, channels)},
         .training = true,
@@ -245,7 +245,7 @@ TEST(average_pool_says_what_it_does_not_divide) {
     char message[160];
     opcheck o = pool_case(2, 6, 4, 3, 4);
     CHECK_STR(opcheck_shape(&o, message, sizeof message), "windows of 4 x 4 do not divide images of 6 x 4");
-    o.attributes.size = 0;
+    o.attributes.average_pool.size = 0;
     CHECK(opcheck_shape(&o, message, sizeof message) != NULL);
 }
 

@@ -47,7 +47,7 @@ TEST(the_state_goes_on_or_begins_with_zeros) {
     for (int k = 0; k < 2; k++) {
         float x[2] = {0}, w[4] = {0}, b[4] = {0, 0, 1, 0}, none[4] = {0}, h[1] = {0}, cell[1] = {3}, y[2];
         float saved[64], workspace[256];
-        const nn_attributes a = {0};
+        const nn_lstm_attributes a = {0};
         nn_call c = {.attributes = &a,
                      .input = {{.data = x, .rows = 2, .cols = 1},
                                {.data = w, .rows = 4, .cols = 1},
@@ -105,7 +105,7 @@ TEST(lstm_names_what_does_not_fit) {
 
 static opcheck locked_of(int steps, int batch, int cols, double p) {
     return (opcheck){.op = &nn_op_locked_dropout,
-                     .attributes = {.dropout = p, .batch = batch},
+                     .attributes = {.locked_dropout = {.dropout = p, .batch = batch}},
                      .n_inputs = 1,
                      .input = {OPCHECK_ROWS(1, steps * batch, cols)},
                      .training = true,
@@ -130,7 +130,7 @@ TEST(masks_are_the_same_at_all_time_steps_and_for_all_places_of_a_word) {
     int zeros = 0;
     for (int i = 0; i < N; i++) x[i] = 1;
     for (int i = 0; i < STEPS * BATCH; i++) ids[i] = 7 * (i % 5);
-    const nn_attributes a = {.dropout = 0.5, .batch = BATCH};
+    const nn_locked_dropout_attributes a = {.dropout = 0.5, .batch = BATCH};
     nn_call c = {
         .attributes = &a,
         .training = true,
@@ -159,7 +159,7 @@ TEST(masks_are_the_same_at_all_time_steps_and_for_all_places_of_a_word) {
 TEST(word_dropout_has_its_gradients) {
     static const int32_t ids[] = {4, 0, 4, 9, 2, 0};
     const opcheck o = {.op = &nn_op_word_dropout,
-                       .attributes = {.dropout = 0.5},
+                       .attributes = {.word_dropout = {.dropout = 0.5}},
                        .n_inputs = 2,
                        .input = {OPCHECK_ROWS(1, 6, 3), OPCHECK_INDEX(1, 6, 0, ids)},
                        .training = true,
@@ -174,7 +174,7 @@ TEST(activity_has_its_gradients) {
     for (int steps = 1; steps < 4; steps++) {
         const opcheck o = {
             .op = &nn_op_activity,
-            .attributes = {.scale = 2, .momentum = 1, .batch = 2},
+            .attributes = {.activity = {.size = 2, .change = 1, .batch = 2}},
             .n_inputs = 3,
             .input = {OPCHECK_MATRIX(1, 4), OPCHECK_ROWS(1, 2 * steps, 3), OPCHECK_ROWS(1, 2 * steps, 3)},
             .weighted = 1,
@@ -187,7 +187,7 @@ TEST(activity_has_its_gradients) {
 /* Two sequences of two steps of one number: means 7.5 and 10, for each of four rows. */
 TEST(activity_adds_means_for_each_row) {
     float loss[4] = {1, 2, 3, 4}, x[] = {1, 2, 3, 4}, z[] = {0, 1, 2, 5}, out[4];
-    const nn_attributes a = {.scale = 2, .momentum = 0.5, .batch = 2};
+    const nn_activity_attributes a = {.size = 2, .change = 0.5, .batch = 2};
     const nn_call c = {.attributes = &a,
                        .input = {{.data = loss, .rows = 1, .cols = 4},
                                  {.data = x, .rows = 4, .cols = 1},

@@ -119,7 +119,7 @@ static void attention_set_up(attention_setup *x, const attention_case *a) {
     }
     x->o = (opcheck){
         .op = &nn_op_attention,
-        .attributes = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout},
+        .attributes = {.attention = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout}},
         .n_inputs = 4,
         .input = {OPCHECK_ROWS(1, rows, a->cross ? d : 3 * d), OPCHECK_NONE,
                   OPCHECK_INDEX(2, sequences, 2, x->q_ranges), OPCHECK_INDEX(2, sequences, 2, x->k_ranges)},
@@ -229,7 +229,7 @@ static void check_attention_means(const nn_kernels *kernels) {
     float q[ROWS * D] = {0}, kv[6 * 2 * D], y[ROWS * D], saved[2 * ROWS * HEADS], *workspace = malloc(1 << 20);
     for (int i = 0; i < 6 * 2 * D; i++) kv[i] = (float)(i / (2 * D));
     memset(y, 0xff, sizeof y);
-    const nn_attributes a = {.heads = HEADS, .causal = true, .dropout = 0.5};
+    const nn_attention_attributes a = {.heads = HEADS, .causal = true, .dropout = 0.5};
     const nn_call c = {.attributes = &a,
                        .input = {{.data = q, .rows = ROWS, .cols = D, .type = NN_F32},
                                  {.data = kv, .rows = 6, .cols = 2 * D, .type = NN_F32},
@@ -255,18 +255,18 @@ TEST(attention_says_what_is_wrong_with_shapes) {
     attention_setup x;
     attention_set_up(&x, &(attention_case){2, 4, .n = 1, .nq = {3}});
     CHECK(!opcheck_shape(&x.o, message, sizeof message));
-    x.o.attributes.heads = 3;
+    x.o.attributes.attention.heads = 3;
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "8 columns do not divide into 3 heads");
-    x.o.attributes.heads = 2;
+    x.o.attributes.attention.heads = 2;
     x.o.input[0].shape.dim[1] = 25;
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "25 columns, not 3 equal parts");
     x.o.input[1] = (opcheck_input)OPCHECK_ROWS(3, 4, 16);
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "kv has 16 columns, q wants 50");
     x.o.input[0].shape.dim[1] = 8;
     CHECK(!opcheck_shape(&x.o, message, sizeof message));
-    x.o.attributes.dropout = 1;
+    x.o.attributes.attention.dropout = 1;
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "dropout");
-    x.o.attributes.dropout = 0;
+    x.o.attributes.attention.dropout = 0;
     x.o.input[3].shape.dim[1] = 3;
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "ranges must be [sequences, 2]");
 }
@@ -280,7 +280,7 @@ static opcheck cross_entropy(int64_t rows, int64_t classes, double smoothing, in
     }
     return (opcheck){
         .op = &nn_op_cross_entropy,
-        .attributes = {.smoothing = smoothing},
+        .attributes = {.cross_entropy = {.smoothing = smoothing}},
         .n_inputs = 2,
         .input = {OPCHECK_ROWS(1, rows, classes), OPCHECK_INDEX(1, rows, 0, targets)},
         .seed = (uint64_t)(rows + classes),
@@ -314,7 +314,7 @@ TEST(cross_entropy_cpu_is_ref) { each_isa(check_cross_entropy); }
 
 static void check_cross_entropy_sums(const nn_kernels *kernels, int32_t target, float largest, const double *want) {
     float x[4] = {1, largest, 1, largest}, y[4], saved[1], workspace[64];
-    const nn_attributes a = {.smoothing = 0.2};
+    const nn_cross_entropy_attributes a = {.smoothing = 0.2};
     const nn_call c = {.attributes = &a,
                        .input = {{.data = x, .rows = 1, .cols = 4, .type = NN_F32},
                                  {.data = &target, .rows = 1, .cols = 1, .type = NN_I32}},
@@ -343,7 +343,7 @@ TEST(cross_entropy_says_what_is_wrong_with_shapes) {
     int32_t targets[8];
     opcheck o = cross_entropy(3, 4, 1, targets);
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "smoothing");
-    o.attributes.smoothing = 0;
+    o.attributes.cross_entropy.smoothing = 0;
     o.input[1].shape.rows = 2;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "another symbol");
     o.input[1].shape.ndim = 2;
@@ -373,7 +373,7 @@ static opcheck embedding(int64_t rows, int64_t n, int64_t d, int32_t *ids, int32
     }
     opcheck o = {
         .op = &nn_op_embedding,
-        .attributes = {.scale = 1.5},
+        .attributes = {.embedding = {.scale = 1.5}},
         .n_inputs = 3,
         .input = {OPCHECK_INDEX(1, rows, 0, ids), OPCHECK_NONE, OPCHECK_MATRIX(n, d)},
         .seed = (uint64_t)(n + d),
@@ -410,7 +410,7 @@ TEST(positions_are_laid_out_sin_then_cos) {
     enum { D = 6 };
     int32_t id = 0, position = 5;
     float table[D] = {0}, y[D], workspace[1024 * D + 64];
-    const nn_attributes a = {.scale = 1};
+    const nn_embedding_attributes a = {.scale = 1};
     const nn_call c = {.attributes = &a,
                        .input = {{.data = &id, .rows = 1, .cols = 1, .type = NN_I32},
                                  {.data = &position, .rows = 1, .cols = 1, .type = NN_I32},
@@ -434,7 +434,7 @@ TEST(best_cpu_is_ref) {
     static const int n[] = {3, 1, 21, 11};
     for (int i = 0; i < 4; i++) {
         opcheck o = {.op = &nn_op_best,
-                     .attributes = {.size = n[i]},
+                     .attributes = {.best = {.n = n[i]}},
                      .n_inputs = 1,
                      .input = {OPCHECK_ROWS(1, rows[i], cols[i])},
                      .seed = 3 + (uint64_t)i,
@@ -446,7 +446,7 @@ TEST(best_cpu_is_ref) {
 TEST(best_are_in_order_and_equals_by_their_columns) {
     const float x[6] = {1, 3, 2, 3, 0, 2};
     float y[8];
-    const nn_attributes a = {.size = 4};
+    const nn_best_attributes a = {.n = 4};
     const nn_call c = {.attributes = &a,
                        .input = {{.data = (void *)(uintptr_t)x, .rows = 1, .cols = 6, .type = NN_F32}},
                        .output = {{.data = y, .rows = 1, .cols = 8, .type = NN_F32}}};
@@ -486,7 +486,7 @@ TEST(path_attention_cpu_is_ref) {
         const int64_t d = sizes[i][0];
         make_paths(ROWS, LENGTH, paths, positions);
         opcheck o = {.op = &nn_op_path_attention,
-                     .attributes = {.heads = sizes[i][1]},
+                     .attributes = {.path_attention = {.heads = sizes[i][1]}},
                      .n_inputs = 4,
                      .input = {OPCHECK_ROWS(1, ROWS, 3 * d), OPCHECK_ROWS(2, ROWS * LENGTH, 2 * d),
                                OPCHECK_INDEX(1, ROWS, LENGTH, paths), OPCHECK_INDEX(1, ROWS, 0, positions)},
@@ -502,7 +502,7 @@ TEST(path_attention_reads_along_the_path) {
     float q[2 * 3 * D] = {0, 0, 5, 5, 30, 60}, y[2 * D], workspace[64];
     float cache[4 * 2 * D] = {0, 0, 1, 2, 0, 0, 100, 100, 0, 0, 10, 20};
     const int32_t paths[2 * LENGTH] = {2, 0, 3, -1, 0, 0}, positions[2] = {2, 0};
-    const nn_attributes a = {.heads = 1};
+    const nn_path_attention_attributes a = {.heads = 1};
     const nn_call c = {.attributes = &a,
                        .input = {{.data = q, .rows = 2, .cols = 3 * D, .type = NN_F32},
                                  {.data = cache, .rows = 4, .cols = 2 * D, .type = NN_F32},

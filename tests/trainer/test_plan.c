@@ -3,6 +3,7 @@
 #include "check.h"
 #include "fake_device.h"
 #include "nn/plan.h"
+#include "nn/ops/attributes.h"
 #include "sums_graph.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void sum_rows(const nn_array *shape, const float *x, float *parts) {
 }
 
 /* Only where the gradient of z is that of the output: backward_weights finds nothing else that backward knew. */
-static bool waits(const nn_call *c) { return c->attributes->activation == NN_LINEAR; }
+static bool waits(const nn_call *c) { return NN_ATTR(linear, c)->activation == NN_LINEAR; }
 
 static void weight_gradient(const nn_call *c, bool add) {
     nn_call d = *c;

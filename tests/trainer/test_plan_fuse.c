@@ -4,6 +4,7 @@
 #include "check.h"
 #include "fake_device.h"
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 #include "small_vision.h"
 
 #include <math.h>
@@ -51,7 +52,7 @@ static void norm_forward(const nn_call *c) {
     nn_op_batch_norm.ref.forward(c);
     for (int64_t k = 0; c->moments.first && k < nn_channels(&c->input[0]); k++) {
         CHECK_CLOSE(c->moments.first[k], c->saved[k], 1e-6);
-        CHECK_CLOSE(1 / sqrt(c->moments.first[c->moments.stride + k] + c->attributes->eps),
+        CHECK_CLOSE(1 / sqrt(c->moments.first[c->moments.stride + k] + NN_ATTR(batch_norm, c)->eps),
                     c->saved[nn_channels(&c->input[0]) + k], 1e-5);
         moments_found++;
     }
@@ -89,7 +90,7 @@ static void norm_backward(const nn_call *c) {
 /* What the norm before would have written; with what it keeps for backward. */
 static float *normalised(const nn_call *norm, nn_array *y, double momentum) {
     nn_call d = *norm;
-    nn_attributes a = *norm->attributes;
+    nn_batch_norm_attributes a = *NN_ATTR(batch_norm, norm);
     a.momentum = momentum;
     d.attributes = &a;
     d.output[0].data = copy_of(&d.output[0], NULL);
@@ -101,7 +102,7 @@ static float *normalised(const nn_call *norm, nn_array *y, double momentum) {
 
 static void conv_forward(const nn_call *c) {
     nn_call d = *c;
-    float *x = c->maker ? normalised(c->maker, &d.input[0], c->maker->attributes->momentum) : NULL;
+    float *x = c->maker ? normalised(c->maker, &d.input[0], NN_ATTR(batch_norm, c->maker)->momentum) : NULL;
     nn_op_convolution.ref.forward(&d);
     if (c->output_moments.first) leave_moments(&c->output[0], &c->output_moments);
     free(x);

@@ -233,7 +233,7 @@ static void nn_begin_calls(nn_plan *plan, const int *writers) {
         plan_step *step = &plan->steps[s];
         nn_call *c = &step->call;
         const nn_node *node = step->node;
-        c->attributes = &node->attributes;
+        c->attributes = node->attributes;
         c->pool = plan->options.pool;
         c->training = plan->options.training;
         c->constant = plan->options.constant;

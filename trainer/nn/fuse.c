@@ -144,7 +144,7 @@ static int backward_of(const nn_plan *plan, const nn_node *node) {
 
 static bool can_absorb(const nn_plan *plan, int s, int maker) {
     const plan_step *step = &plan->steps[s], *other = &plan->steps[maker];
-    if (plan->options.shares && other->node->attributes.shared) return false;
+    if (plan->options.shares && other->node->synced) return false;
     return step->sharing.absorbs && step->sharing.absorbs(&step->call, other->node->op->name, &other->call);
 }
 

@@ -26,6 +26,7 @@ void nn_graph_free(nn_graph *g) {
     if (!g) return;
     for (int i = 0; i < g->n_values; i++) free(g->values[i].name);
     for (int i = 0; i < g->n_symbols; i++) free(g->symbols[i].name);
+    for (int i = 0; i < g->n_nodes; i++) free(g->nodes[i].attributes);
     free(g->values);
     free(g->nodes);
     free(g);
@@ -273,9 +274,9 @@ static void nn_tell_kinds(nn_graph *g, const nn_node *node) {
     }
 }
 
-nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const nn_attributes *attributes) {
+nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const void *attributes) {
     if (*g->error) return -1;
-    nn_node node = {.op = op, .n_inputs = n, .attributes = *attributes};
+    nn_node node = {.op = op, .n_inputs = n, .attributes = (void *)(uintptr_t)attributes};
     nn_shape shapes[NN_MAX_INPUTS] = {{0}}, outputs[NN_MAX_OUTPUTS] = {{0}};
     bool has_grad = false;
     for (int i = 0; i < n; i++) {
@@ -291,7 +292,13 @@ nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs
     if (wrong) return nn_mistake(g, "%s%s: %s", g->scope, op->name, wrong);
     if (!nn_grow((void **)&g->nodes, g->n_nodes, &g->nodes_capacity, sizeof *g->nodes))
         return nn_mistake(g, "out of memory");
-    if (!nn_add_outputs(g, &node, outputs, has_grad)) return -1;
+    void *kept = malloc(op->attributes_size + 1);
+    if (!kept) return nn_mistake(g, "out of memory");
+    node.attributes = memcpy(kept, attributes ? attributes : "", op->attributes_size);
+    if (!nn_add_outputs(g, &node, outputs, has_grad)) {
+        free(kept);
+        return -1;
+    }
     g->nodes[g->n_nodes++] = node;
     nn_tell_kinds(g, &node);
     return node.output[0];

@@ -13,19 +13,6 @@
 
 #include "nn/nn.h"
 
-/* Numbers an op was built with; an op's file says what it reads. */
-typedef struct nn_attributes {
-    double dropout, eps, scale, smoothing, momentum;
-    int heads;
-    int stride, padding, size; /* of windows that move over images */
-    bool causal;
-    nn_activation activation;
-    nn_picture_options pictures;
-    int64_t batch; /* sequences side by side: row t * batch + b is time step t of sequence b */
-    nn_beam_options beam;
-    bool shared; /* of a batch norm: over all processes, see nn_plan_share */
-} nn_attributes;
-
 /* A value as a kernel sees it: memory, and the rows of this run. The last dimension is fastest. Arrays are contiguous,
  * unless the op says that it takes others (strided_inputs, strided_outputs in op.h): then an array may lie inside a wider
  * one, and its pixels are further apart than they have channels. A matrix has a pixel in each row. */
@@ -68,7 +55,7 @@ static inline float nn_run(float state, double momentum, double added) {
 
 /* One call of an op's forward or backward kernel. */
 typedef struct nn_call {
-    const nn_attributes *attributes;
+    const void *attributes; /* the op's own struct: ops/attributes.h */
     nn_array input[NN_MAX_INPUTS];
     nn_array output[NN_MAX_OUTPUTS]; /* one that aliases an input has that one's memory */
     float *saved;                    /* what forward keeps for backward: node->saved, then the kernels' extra_saved */

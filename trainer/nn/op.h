@@ -22,9 +22,11 @@ typedef struct nn_node {
     int n_inputs;
     nn_value input[NN_MAX_INPUTS];   /* -1: an optional input that is not there */
     nn_value output[NN_MAX_OUTPUTS]; /* -1: there is none */
-    nn_attributes attributes;
+    void *attributes;                /* the op's own struct (ops/attributes.h), which the graph owns */
     nn_shape saved;          /* f32 that forward keeps for backward (mean and deviation, log-sum-exp); ndim 0: none */
     unsigned backward_needs; /* bit i: input i's data; NN_NEEDS_OUTPUT << i: output i's */
+    bool synced;             /* the op adds up numbers over processes where nn_plan_sync asks for it */
+    double momentum;         /* of running statistics: see nn_run */
     int bias; /* the input that is added to each row of output 0 last, so that its gradient is the sum over
                               * rows of that output's; 0: none */
 } nn_node;
@@ -37,6 +39,7 @@ struct nn_op {
     const char *inputs[NN_MAX_INPUTS]; /* their names, for messages */
     unsigned indices;                  /* bit i: input i is i32 */
     unsigned bytes;                    /* bit i: input i is u8 */
+    size_t attributes_size;            /* bytes of its nodes' attributes */
     /* Fills outputs (all of ndim 0 before; those that stay so are not there) and the node from the inputs' shapes.
      * Returns NULL, or what is wrong ("x has 3 columns, W wants 4"), in a buffer of the caller's. */
     const char *(*shape)(nn_node *node, const nn_shape *inputs, nn_shape *outputs, char *message, size_t size);
@@ -87,8 +90,8 @@ struct nn_op {
 NN_OPS(NN_OP_DECLARE)
 #undef NN_OP_DECLARE
 
-/* Adds a node with these inputs (n of them); output 0's value, or -1 after a mistake. */
-nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const nn_attributes *attributes);
+/* Adds a node with n inputs and a copy of the op's attributes; output 0's value, or -1 after a mistake. */
+nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const void *attributes);
 /* Another output of the node whose output 0 is v; -1: there is none. */
 nn_value nn_output_of(const nn_graph *g, nn_value v, int output);
 /* Keeps the first mistake. Returns -1. */

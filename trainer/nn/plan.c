@@ -71,7 +71,7 @@ static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backwa
     plan_step *step = &plan->steps[plan->n_steps++];
     *step = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
     /* what a norm of several processes is of, no other step knows */
-    const bool alone = !(plan->options.shares && node->attributes.shared);
+    const bool alone = !(plan->options.shares && node->synced);
     if (on && alone) step->sharing = nn_backend_sharing_of(backend, node->op->name);
     if (!backward || kernels->backward) return ADAMOD_OK;
     if (node->op->ref.backward)

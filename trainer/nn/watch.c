@@ -74,7 +74,7 @@ adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool w
     *any = false;
     for (int s = 0; s < plan->n_steps; s++) {
         nn_call *c = &plan->steps[s].call;
-        if (!c->attributes->shared) continue;
+        if (!plan->steps[s].node->synced) continue;
         *any = true;
         c->add_up = add;
         c->add_context = context;
@@ -88,7 +88,7 @@ adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool w
 
 static int64_t nn_count_running(const plan_step *step, int output) {
     const nn_array *a = &step->call.output[output];
-    const bool runs = (step->node->op->running >> output & 1) && !step->call.attributes->shared;
+    const bool runs = (step->node->op->running >> output & 1) && !step->node->synced;
     return runs ? a->rows * a->cols : 0;
 }
 
@@ -118,7 +118,7 @@ void nn_plan_take(nn_plan *plan, const double *added) {
         for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
             const int64_t n = nn_count_running(&plan->steps[s], k);
             float *state = c->output[k].data;
-            for (int64_t i = 0; i < n; i++) state[i] = nn_run(state[i], c->attributes->momentum, added[i]);
+            for (int64_t i = 0; i < n; i++) state[i] = nn_run(state[i], plan->steps[s].node->momentum, added[i]);
             added += n;
         }
     }

@@ -5,6 +5,7 @@
  *
  * Inputs: loss, x, z. Attributes: scale is the size's factor, momentum the change's; batch. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 #include <string.h>
 
@@ -14,24 +15,25 @@ static const char *activity_shape(nn_node *node, const nn_shape *in, nn_shape *o
     if (in[1].ndim != 2) return "x must be a matrix";
     if (in[1].rows != in[2].rows || in[1].ndim != in[2].ndim || memcmp(in[1].dim, in[2].dim, sizeof in[1].dim) != 0)
         return "x and z must have one shape";
-    if (!(node->attributes.scale >= 0 && node->attributes.momentum >= 0)) return "factors must be 0 or more";
-    if (node->attributes.batch < 1) return "batch must be 1 or more";
+    if (!(NN_ATTR(activity, node)->size >= 0 && NN_ATTR(activity, node)->change >= 0))
+        return "factors must be 0 or more";
+    if (NN_ATTR(activity, node)->batch < 1) return "batch must be 1 or more";
     *out = in[0];
     node->backward_needs = 1u << 1 | 1u << 2;
     return NULL;
 }
 
 /* What a square is multiplied by: of x, and of a change of z. */
-static double size_factor(const nn_call *c) { return c->attributes->scale / (double)c->input[1].cols; }
+static double size_factor(const nn_call *c) { return NN_ATTR(activity, c)->size / (double)c->input[1].cols; }
 static double change_factor(const nn_call *c) {
-    const int64_t steps = c->input[2].rows / c->attributes->batch;
+    const int64_t steps = c->input[2].rows / NN_ATTR(activity, c)->batch;
     if (steps < 2) return 0;
-    return c->attributes->momentum * (double)steps / (double)(steps - 1) / (double)c->input[2].cols;
+    return NN_ATTR(activity, c)->change * (double)steps / (double)(steps - 1) / (double)c->input[2].cols;
 }
 
 static void activity_forward(const nn_call *c) {
     const float *loss = c->input[0].data, *x = c->input[1].data, *z = c->input[2].data;
-    const int64_t n = c->input[1].rows * c->input[1].cols, step = c->attributes->batch * c->input[2].cols;
+    const int64_t n = c->input[1].rows * c->input[1].cols, step = NN_ATTR(activity, c)->batch * c->input[2].cols;
     float *out = c->output[0].data;
     double squares = 0, changes = 0;
     for (int64_t i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
@@ -46,7 +48,7 @@ static void activity_forward(const nn_call *c) {
 /* x and z may be one value, so one gradient: z's is written when x's is complete. */
 static void activity_backward(const nn_call *c) {
     const float *x = c->input[1].data, *z = c->input[2].data;
-    const int64_t n = c->input[1].rows * c->input[1].cols, step = c->attributes->batch * c->input[2].cols;
+    const int64_t n = c->input[1].rows * c->input[1].cols, step = NN_ATTR(activity, c)->batch * c->input[2].cols;
     const double g = (double)c->output_grad[0][0];
     const double size = 2 * g * size_factor(c), change = 2 * g * change_factor(c);
     for (int64_t i = 0; c->input_grad[0] && i < c->output[0].cols; i++) {
@@ -68,6 +70,7 @@ static void activity_backward(const nn_call *c) {
 const nn_op nn_op_activity = {
     .name = "activity",
     .inputs = {"loss", "x", "z"},
+    .attributes_size = sizeof(nn_activity_attributes),
     .shape = activity_shape,
     .ref = {.forward = activity_forward, .backward = activity_backward},
     .full_inputs = 1u << 0,
@@ -76,5 +79,5 @@ const nn_op nn_op_activity = {
 
 nn_value nn_activity(nn_graph *g, nn_value loss, nn_value x, nn_value z, int64_t batch, double size, double change) {
     return nn_add_node(g, &nn_op_activity, 3, (nn_value[]){loss, x, z},
-                       &(nn_attributes){.scale = size, .momentum = change, .batch = batch});
+                       &(nn_activity_attributes){.size = size, .change = change, .batch = batch});
 }

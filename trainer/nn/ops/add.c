@@ -37,10 +37,11 @@ static void add_backward(const nn_call *c) {
 const nn_op nn_op_add = {
     .name = "add",
     .inputs = {"x", "branch"},
+    .attributes_size = sizeof(nn_add_attributes),
     .shape = add_shape,
     .ref = {.forward = add_forward, .backward = add_backward},
 };
 
 nn_value nn_add(nn_graph *g, nn_value x, nn_value branch, double dropout) {
-    return nn_add_node(g, &nn_op_add, 2, (nn_value[]){x, branch}, &(nn_attributes){.dropout = dropout});
+    return nn_add_node(g, &nn_op_add, 2, (nn_value[]){x, branch}, &(nn_add_attributes){.dropout = dropout});
 }

@@ -49,7 +49,7 @@ static row_moments moments(const nn_call *c, int64_t row) {
         const double d = sum_input(c, row * n + j) - mean;
         squares += d * d;
     }
-    return (row_moments){mean, 1 / sqrt(squares / (double)n + c->attributes->eps)};
+    return (row_moments){mean, 1 / sqrt(squares / (double)n + NN_ATTR(add_norm, c)->eps)};
 }
 
 static void add_norm_forward(const nn_call *c) {
@@ -108,6 +108,7 @@ const nn_op nn_op_add_norm = {
     .name = "add_norm",
     .inputs = {"x", "branch", "gamma", "beta"},
     .norms = 1u << 2 | 1u << 3,
+    .attributes_size = sizeof(nn_add_norm_attributes),
     .shape = add_norm_shape,
     .ref = {.forward = add_norm_forward, .backward = add_norm_backward, .workspace = add_norm_workspace},
 };
@@ -115,5 +116,5 @@ const nn_op nn_op_add_norm = {
 nn_value nn_add_norm(nn_graph *g, nn_value x, nn_value branch, double dropout, nn_value gamma, nn_value beta,
                      double eps) {
     return nn_add_node(g, &nn_op_add_norm, 4, (nn_value[]){x, branch, gamma, beta},
-                       &(nn_attributes){.dropout = dropout, .eps = eps});
+                       &(nn_add_norm_attributes){.dropout = dropout, .eps = eps});
 }

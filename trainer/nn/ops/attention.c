@@ -13,7 +13,7 @@
 static const char *attention_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *q = &in[ATTENTION_Q], *kv = &in[ATTENTION_KV];
     const bool packed = node->input[ATTENTION_KV] < 0;
-    const int heads = node->attributes.heads;
+    const int heads = NN_ATTR(attention, node)->heads;
     if (q->ndim != 2 || (!packed && kv->ndim != 2)) return "q and kv must be matrices";
     if (packed && q->dim[1] % 3) {
         snprintf(message, size, "q has %lld columns, not 3 equal parts, and there is no kv", (long long)q->dim[1]);
@@ -32,7 +32,8 @@ static const char *attention_shape(nn_node *node, const nn_shape *in, nn_shape *
     const nn_shape *a = &in[ATTENTION_Q_RANGES], *b = &in[ATTENTION_K_RANGES];
     if (a->ndim != 2 || a->dim[1] != 2 || b->ndim != 2 || b->dim[1] != 2) return "ranges must be [sequences, 2]";
     if (a->rows != b->rows || a->dim[0] != b->dim[0]) return "there are not as many ranges of keys as of queries";
-    if (!(node->attributes.dropout >= 0 && node->attributes.dropout < 1)) return "dropout must be in [0, 1)";
+    if (!(NN_ATTR(attention, node)->dropout >= 0 && NN_ATTR(attention, node)->dropout < 1))
+        return "dropout must be in [0, 1)";
     *out = *q;
     out->dim[1] = d;
     node->saved = *q;
@@ -64,7 +65,7 @@ static double score(const nn_attention_view *v, const query *x, int64_t key) {
 static double factor(const nn_call *c, const nn_attention_view *v, const query *x, int64_t key) {
     if (!v->threshold) return 1;
     const bool kept = nn_random_bits(c->key, x->random + (uint64_t)key) >= v->threshold;
-    return kept ? 1 / (1 - c->attributes->dropout) : 0;
+    return kept ? 1 / (1 - NN_ATTR(attention, c)->dropout) : 0;
 }
 
 static void forward_query(const nn_call *c, const nn_attention_view *v, const query *x, double *weights) {
@@ -165,6 +166,7 @@ const nn_op nn_op_attention = {
     .name = "attention",
     .inputs = {"q", "kv", "q_ranges", "k_ranges"},
     .indices = 1u << 2 | 1u << 3,
+    .attributes_size = sizeof(nn_attention_attributes),
     .shape = attention_shape,
     .ref = {.forward = attention_forward, .backward = attention_backward, .workspace = attention_workspace},
 };
@@ -172,5 +174,5 @@ const nn_op nn_op_attention = {
 nn_value nn_attention(nn_graph *g, nn_value q, nn_value kv, nn_value q_ranges, nn_value k_ranges, int heads,
                       bool causal, double dropout) {
     return nn_add_node(g, &nn_op_attention, 4, (nn_value[]){q, kv, q_ranges, k_ranges},
-                       &(nn_attributes){.heads = heads, .causal = causal, .dropout = dropout});
+                       &(nn_attention_attributes){.heads = heads, .causal = causal, .dropout = dropout});
 }

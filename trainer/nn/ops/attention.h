@@ -4,6 +4,7 @@
 #define ADAMOD_NN_ATTENTION_H
 
 #include "nn/kernel.h"
+#include "nn/ops/attributes.h"
 #include "support/random.h"
 
 enum { ATTENTION_Q, ATTENTION_KV, ATTENTION_Q_RANGES, ATTENTION_K_RANGES };
@@ -25,7 +26,7 @@ typedef struct nn_attention_view {
 
 static inline nn_attention_view nn_attention_of(const nn_call *c) {
     const nn_array *q = &c->input[ATTENTION_Q], *kv = &c->input[ATTENTION_KV];
-    const nn_attributes *a = c->attributes;
+    const nn_attention_attributes *a = c->attributes;
     const bool packed = !kv->data; /* q is [q | k | v] */
     const int64_t d = c->output[0].cols;
     nn_attention_view v = {.q = q->data, .dq = c->input_grad[ATTENTION_Q], .add_q = c->accumulate[ATTENTION_Q]};

@@ -6,6 +6,7 @@
  * Inputs: x, residual or none, gamma, beta, mean, variance. Outputs: y, and mean and variance as this run leaves them.
  * Attributes: eps, momentum, activation. saved is [2, channels]: m, then scale. relu's gradient follows from y. */
 #include "nn/graph.h"
+#include "nn/ops/attributes.h"
 #include "nn/op.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@
 
 static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *residual = &in[1];
-    const nn_attributes *a = &node->attributes;
+    const nn_batch_norm_attributes *a = node->attributes;
     if (x->ndim != 2 && x->ndim != 4) return "x must be images or a matrix";
     const int64_t channels = x->dim[x->ndim - 1];
     if (node->input[1] >= 0 && (x->rows != residual->rows || x->ndim != residual->ndim ||
@@ -34,6 +35,8 @@ static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape 
     out[0] = *x;
     out[1] = in[4];
     out[2] = in[5];
+    node->synced = a->synced;
+    node->momentum = a->momentum;
     node->saved = (nn_shape){.ndim = 2, .dim = {2, channels}};
     node->backward_needs = 1u << 0 | 1u << 2;
     if (a->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT | 1u << 3; /* or computes z again */
@@ -50,9 +53,9 @@ static void batch_moments(const nn_call *c, int64_t k) {
     for (int64_t p = 0; p < n; p++) sum += at[p * x->stride];
     const double m = n ? sum / (double)n : 0;
     for (int64_t p = 0; p < n; p++) squares += (at[p * x->stride] - m) * (at[p * x->stride] - m);
-    const double v = n ? squares / (double)n : 0, momentum = n ? c->attributes->momentum : 0;
+    const double v = n ? squares / (double)n : 0, momentum = n ? NN_ATTR(batch_norm, c)->momentum : 0;
     c->saved[k] = (float)m;
-    c->saved[nn_channels(x) + k] = (float)(1 / sqrt(v + c->attributes->eps));
+    c->saved[nn_channels(x) + k] = (float)(1 / sqrt(v + NN_ATTR(batch_norm, c)->eps));
     const double added[2] = {momentum * m, momentum * squares / (double)(n > 1 ? n - 1 : 1)};
     if (c->added) {
         c->added[k] = added[0];
@@ -73,13 +76,14 @@ static void batch_norm_forward(const nn_call *c) {
         } else {
             c->saved[k] = ((const float *)c->input[4].data)[k];
             c->saved[channels + k] =
-                (float)(1 / sqrt((double)((const float *)c->input[5].data)[k] + c->attributes->eps));
+                (float)(1 / sqrt((double)((const float *)c->input[5].data)[k] + NN_ATTR(batch_norm, c)->eps));
         }
         for (int64_t p = 0; p < nn_pixels(x); p++) {
             const double h =
                 ((double)((const float *)x->data)[p * x->stride + k] - c->saved[k]) * c->saved[channels + k];
             const double z = gamma[k] * h + beta[k] + (r->data ? ((const float *)r->data)[p * r->stride + k] : 0.0);
-            ((float *)y->data)[p * y->stride + k] = (float)(c->attributes->activation == NN_RELU && z < 0 ? 0 : z);
+            ((float *)y->data)[p * y->stride + k] =
+                (float)(NN_ATTR(batch_norm, c)->activation == NN_RELU && z < 0 ? 0 : z);
         }
     }
 }
@@ -87,7 +91,7 @@ static void batch_norm_forward(const nn_call *c) {
 /* The gradient of z, at pixel p. */
 static double grad_at(const nn_call *c, int64_t p, int64_t k) {
     const int64_t at = p * c->output[0].stride + k;
-    const bool off = c->attributes->activation == NN_RELU && !(((const float *)c->output[0].data)[at] > 0);
+    const bool off = NN_ATTR(batch_norm, c)->activation == NN_RELU && !(((const float *)c->output[0].data)[at] > 0);
     return off ? 0 : c->output_grad[0][at];
 }
 
@@ -133,6 +137,7 @@ const nn_op nn_op_batch_norm = {
     .name = "batch_norm",
     .inputs = {"x", "residual", "gamma", "beta", "mean", "variance"},
     .norms = 1u << 2 | 1u << 3,
+    .attributes_size = sizeof(nn_batch_norm_attributes),
     .shape = batch_norm_shape,
     .ref = {.forward = batch_norm_forward, .backward = batch_norm_backward},
     .aliases = {0, 1 + 4, 1 + 5},
@@ -144,9 +149,9 @@ const nn_op nn_op_batch_norm = {
 
 nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamma, nn_value beta, nn_value mean,
                        nn_value variance, double eps, double momentum, nn_activation activation) {
-    return nn_add_node(
-        g, &nn_op_batch_norm, 6, (nn_value[]){x, residual, gamma, beta, mean, variance},
-        &(nn_attributes){.eps = eps, .momentum = momentum, .activation = activation, .shared = g->shares_norms});
+    return nn_add_node(g, &nn_op_batch_norm, 6, (nn_value[]){x, residual, gamma, beta, mean, variance},
+                       &(nn_batch_norm_attributes){
+                           .eps = eps, .momentum = momentum, .activation = activation, .synced = g->shares_norms});
 }
 
 void nn_share_norms(nn_graph *g) { g->shares_norms = true; }

@@ -4,6 +4,7 @@
  * [hypotheses, max_length]; sentence i has the hypotheses i beam .. (i + 1) beam - 1. Output 0, [sentences, 1], is 1 for
  * those whose search goes on. Attributes: beam. */
 #include "nn/ops/beam.h"
+#include "nn/ops/attributes.h"
 #include "nn/op.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 
 static const char *beam_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    const nn_beam_options *o = &node->attributes.beam;
+    const nn_beam_options *o = NN_ATTR(beam, node);
     const nn_shape *best = &in[BEAM_BEST], *search = &in[BEAM_SEARCH], *paths = &in[BEAM_PATHS];
     const int64_t hypotheses = best->dim[0];
     if (o->beam < 1 || o->beam > NN_MOST_BEAM || o->max_length < 1) return "the beam or the length is out of range";
@@ -33,7 +34,7 @@ static const char *beam_shape(nn_node *node, const nn_shape *in, nn_shape *out, 
 }
 
 static void step_sentence(const nn_call *c, int64_t i) {
-    const nn_beam_options *o = &c->attributes->beam;
+    const nn_beam_options *o = NN_ATTR(beam, c);
     const int64_t row = i * o->beam, n = c->input[BEAM_BEST].cols / 2;
     int32_t *search = (int32_t *)c->output[BEAM_SEARCH].data + i * c->output[BEAM_SEARCH].cols;
     int32_t *paths = (int32_t *)c->output[BEAM_PATHS].data + row * o->max_length;
@@ -61,6 +62,7 @@ const nn_op nn_op_beam = {
     .name = "beam",
     .inputs = {"best", "search", "ids", "positions", "paths"},
     .indices = 1u << BEAM_SEARCH | 1u << BEAM_IDS | 1u << BEAM_POSITIONS | 1u << BEAM_PATHS,
+    .attributes_size = sizeof(nn_beam_attributes),
     .shape = beam_shape,
     .ref = {.forward = beam_forward},
     .aliases = {0, 1 + BEAM_SEARCH, 1 + BEAM_IDS, 1 + BEAM_POSITIONS, 1 + BEAM_PATHS},
@@ -69,8 +71,7 @@ const nn_op nn_op_beam = {
 
 nn_value nn_beam(nn_graph *g, nn_value best, nn_value search, nn_value ids, nn_value positions, nn_value paths,
                  const nn_beam_options *o) {
-    return nn_add_node(g, &nn_op_beam, 5, (nn_value[]){best, search, ids, positions, paths},
-                       &(nn_attributes){.beam = *o});
+    return nn_add_node(g, &nn_op_beam, 5, (nn_value[]){best, search, ids, positions, paths}, o);
 }
 
 /* ---- the host's side of a search ---- */

@@ -1,12 +1,13 @@
 /* The n largest of y_v = x_v - log sum_w exp(x_w) in each row, in order, and their columns; forward only. The output is
  * [rows, 2 n]: values, then columns as numbers. Among equals the lower column comes first. Attributes: size, which is n. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 #include <math.h>
 #include <stdio.h>
 
 static const char *best_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    const int n = node->attributes.size;
+    const int n = NN_ATTR(best, node)->n;
     if (in[0].ndim != 2) return "x must be a matrix";
     if (n < 1 || n > in[0].dim[1]) {
         snprintf(message, size, "the best %d of %lld columns are asked for", n, (long long)in[0].dim[1]);
@@ -19,7 +20,7 @@ static const char *best_shape(nn_node *node, const nn_shape *in, nn_shape *out, 
 }
 
 static void best_forward(const nn_call *c) {
-    const int64_t n = c->input[0].cols, size = c->attributes->size;
+    const int64_t n = c->input[0].cols, size = NN_ATTR(best, c)->n;
     for (int64_t i = 0; i < c->output[0].rows; i++) {
         const float *x = (const float *)c->input[0].data + i * n;
         float *y = (float *)c->output[0].data + i * 2 * size;
@@ -44,11 +45,12 @@ static void best_forward(const nn_call *c) {
 const nn_op nn_op_best = {
     .name = "best",
     .inputs = {"x"},
+    .attributes_size = sizeof(nn_best_attributes),
     .shape = best_shape,
     .ref = {.forward = best_forward},
     .full_outputs = 1u << 0,
 };
 
 nn_value nn_best(nn_graph *g, nn_value x, int n) {
-    return nn_add_node(g, &nn_op_best, 1, &x, &(nn_attributes){.size = n});
+    return nn_add_node(g, &nn_op_best, 1, &x, &(nn_best_attributes){.n = n});
 }

@@ -57,5 +57,5 @@ const nn_op nn_op_concat = {
 };
 
 nn_value nn_concat(nn_graph *g, nn_value a, nn_value b) {
-    return nn_add_node(g, &nn_op_concat, 2, (nn_value[]){a, b}, &(nn_attributes){0});
+    return nn_add_node(g, &nn_op_concat, 2, (nn_value[]){a, b}, NULL);
 }

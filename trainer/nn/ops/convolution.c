@@ -3,12 +3,13 @@
  *
  * Inputs: x [rows, height, width, in], W [out, size, size, in]. Attributes: stride, padding. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 #include <stdio.h>
 
 static const char *convolution_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *w = &in[1];
-    const nn_attributes *a = &node->attributes;
+    const nn_convolution_attributes *a = node->attributes;
     if (x->ndim != 4) return "x must be images";
     if (w->ndim != 4 || w->rows || w->dim[1] != w->dim[2]) return "W must be [out, size, size, in], of fixed size";
     if (x->dim[3] != w->dim[3]) {
@@ -34,7 +35,7 @@ static const char *convolution_shape(nn_node *node, const nn_shape *in, nn_shape
 }
 
 static double convolution_flops(const nn_node *node, const nn_shape *in) {
-    const nn_attributes *a = &node->attributes;
+    const nn_convolution_attributes *a = node->attributes;
     const int64_t size = in[1].dim[1];
     const double height = (double)((in[0].dim[1] + 2 * a->padding - size) / a->stride + 1);
     const double width = (double)((in[0].dim[2] + 2 * a->padding - size) / a->stride + 1);
@@ -46,7 +47,7 @@ typedef void (*meeting)(void *context, int64_t to, int64_t from, int64_t at);
 
 static void each_meeting(const nn_call *c, meeting one, void *context) {
     const int64_t *x = c->input[0].shape->dim, *y = c->output[0].shape->dim, *w = c->input[1].shape->dim;
-    const nn_attributes *t = c->attributes;
+    const nn_convolution_attributes *t = c->attributes;
     for (int64_t to = 0; to < nn_pixels(&c->output[0]); to++) {
         const int64_t row = to / (y[1] * y[2]), i = to / y[2] % y[1], j = to % y[2];
         for (int64_t k = 0; k < w[1] * w[2]; k++) {
@@ -132,6 +133,7 @@ static size_t convolution_workspace(const nn_call *c) {
 const nn_op nn_op_convolution = {
     .name = "convolution",
     .inputs = {"x", "W"},
+    .attributes_size = sizeof(nn_convolution_attributes),
     .shape = convolution_shape,
     .ref = {.forward = convolution_forward, .backward = convolution_backward, .workspace = convolution_workspace},
     .flops = convolution_flops,
@@ -141,5 +143,5 @@ const nn_op nn_op_convolution = {
 
 nn_value nn_convolution(nn_graph *g, nn_value x, nn_value w, int stride, int padding) {
     return nn_add_node(g, &nn_op_convolution, 2, (nn_value[]){x, w},
-                       &(nn_attributes){.stride = stride, .padding = padding});
+                       &(nn_convolution_attributes){.stride = stride, .padding = padding});
 }

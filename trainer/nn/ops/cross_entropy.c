@@ -4,6 +4,7 @@
  *
  * Inputs: logits, targets. Attribute: smoothing. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@ static const char *cross_entropy_shape(nn_node *node, const nn_shape *in, nn_sha
                  (long long)in[0].dim[0], (long long)in[1].dim[0]);
         return message;
     }
-    if (!(node->attributes.smoothing >= 0 && node->attributes.smoothing < 1)) return "smoothing must be in [0, 1)";
+    if (!(NN_ATTR(cross_entropy, node)->smoothing >= 0 && NN_ATTR(cross_entropy, node)->smoothing < 1))
+        return "smoothing must be in [0, 1)";
     *out = (nn_shape){.ndim = 2, .dim = {1, 4}};
     node->saved = (nn_shape){.rows = in[0].rows, .ndim = 1, .dim = {in[0].dim[0]}};
     node->backward_needs = 3;
@@ -52,7 +54,7 @@ static void cross_entropy_forward(const nn_call *c) {
     double sums[4] = {0};
     for (int64_t i = 0; i < c->input[0].rows; i++) {
         if (targets[i] < 0) continue;
-        c->saved[i] = (float)add_row(x + i * n, n, targets[i], c->attributes->smoothing, sums);
+        c->saved[i] = (float)add_row(x + i * n, n, targets[i], NN_ATTR(cross_entropy, c)->smoothing, sums);
     }
     for (int k = 0; k < 4; k++) ((float *)c->output[0].data)[k] = (float)sums[k];
 }
@@ -62,7 +64,7 @@ static void cross_entropy_backward(const nn_call *c) {
     const float *x = c->input[0].data;
     const int32_t *targets = c->input[1].data;
     const int64_t n = c->input[0].cols;
-    const double s = c->attributes->smoothing, scale = c->output_grad[0][0];
+    const double s = NN_ATTR(cross_entropy, c)->smoothing, scale = c->output_grad[0][0];
     if (!c->input_grad[0]) return;
     for (int64_t i = 0; i < c->input[0].rows; i++) {
         for (int64_t v = 0; v < n; v++) {
@@ -80,6 +82,7 @@ const nn_op nn_op_cross_entropy = {
     .name = "cross_entropy",
     .inputs = {"logits", "targets"},
     .indices = 1u << 1,
+    .attributes_size = sizeof(nn_cross_entropy_attributes),
     .shape = cross_entropy_shape,
     .ref = {.forward = cross_entropy_forward, .backward = cross_entropy_backward},
     .full_outputs = 1u << 0,
@@ -88,5 +91,5 @@ const nn_op nn_op_cross_entropy = {
 
 nn_value nn_cross_entropy(nn_graph *g, nn_value logits, nn_value targets, double smoothing) {
     return nn_add_node(g, &nn_op_cross_entropy, 2, (nn_value[]){logits, targets},
-                       &(nn_attributes){.smoothing = smoothing});
+                       &(nn_cross_entropy_attributes){.smoothing = smoothing});
 }

@@ -29,10 +29,11 @@ static void dropout_backward(const nn_call *c) {
 const nn_op nn_op_dropout = {
     .name = "dropout",
     .inputs = {"x"},
+    .attributes_size = sizeof(nn_dropout_attributes),
     .shape = dropout_shape,
     .ref = {.forward = dropout_forward, .backward = dropout_backward},
 };
 
 nn_value nn_dropout(nn_graph *g, nn_value x, double p) {
-    return nn_add_node(g, &nn_op_dropout, 1, &x, &(nn_attributes){.dropout = p});
+    return nn_add_node(g, &nn_op_dropout, 1, &x, &(nn_dropout_attributes){.dropout = p});
 }

@@ -3,13 +3,14 @@
 #define ADAMOD_NN_OPS_DROPOUT_H
 
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 #include "support/random.h"
 
 #include <stdio.h>
 
 /* NULL, or a message that p is out of range. */
 static inline const char *nn_dropout_wrong(const nn_node *node, char *message, size_t size) {
-    const double p = node->attributes.dropout;
+    const double p = nn_dropout_of(node->attributes);
     if (p >= 0 && p < 1) return NULL;
     snprintf(message, size, "dropout is %g, expected 0 <= p < 1", p);
     return message;
@@ -17,7 +18,7 @@ static inline const char *nn_dropout_wrong(const nn_node *node, char *message, s
 
 /* What element i of the dropped array is multiplied by. */
 static inline double nn_dropout_factor(const nn_call *c, int64_t i) {
-    const double p = c->attributes->dropout;
+    const double p = nn_dropout_of(c->attributes);
     if (!c->training || p == 0) return 1;
     return nn_random_bits(c->key, (uint64_t)i) >= nn_drop_threshold(p) ? 1 / (1 - p) : 0;
 }

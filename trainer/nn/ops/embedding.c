@@ -4,6 +4,7 @@
  *
  * Inputs: ids, positions or none, table. Attribute: scale. The caller sees to it that ids are rows of the table. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 #include <assert.h>
 #include <math.h>
@@ -40,7 +41,7 @@ static void embedding_forward(const nn_call *c) {
         assert(ids[i] >= 0 && ids[i] < c->input[2].rows);
         for (int64_t e = 0; e < d; e++) {
             const double p = positions ? sinusoid(positions[i], e, d) : 0;
-            y[i * d + e] = (float)(c->attributes->scale * table[ids[i] * d + e] + p);
+            y[i * d + e] = (float)(NN_ATTR(embedding, c)->scale * table[ids[i] * d + e] + p);
         }
     }
 }
@@ -56,7 +57,7 @@ static void embedding_backward(const nn_call *c) {
         for (int64_t e = 0; e < d; e++) sums[e] = c->accumulate[2] ? g[e] : 0;
         for (int64_t i = 0; i < c->output[0].rows; i++) {
             if (ids[i] != id) continue;
-            for (int64_t e = 0; e < d; e++) sums[e] += c->attributes->scale * c->output_grad[0][i * d + e];
+            for (int64_t e = 0; e < d; e++) sums[e] += NN_ATTR(embedding, c)->scale * c->output_grad[0][i * d + e];
         }
         for (int64_t e = 0; e < d; e++) g[e] = (float)sums[e];
     }
@@ -68,10 +69,12 @@ const nn_op nn_op_embedding = {
     .name = "embedding",
     .inputs = {"ids", "positions", "table"},
     .indices = 1u << 0 | 1u << 1,
+    .attributes_size = sizeof(nn_embedding_attributes),
     .shape = embedding_shape,
     .ref = {.forward = embedding_forward, .backward = embedding_backward, .workspace = embedding_workspace},
 };
 
 nn_value nn_embedding(nn_graph *g, nn_value ids, nn_value positions, nn_value table, double scale) {
-    return nn_add_node(g, &nn_op_embedding, 3, (nn_value[]){ids, positions, table}, &(nn_attributes){.scale = scale});
+    return nn_add_node(g, &nn_op_embedding, 3, (nn_value[]){ids, positions, table},
+                       &(nn_embedding_attributes){.scale = scale});
 }

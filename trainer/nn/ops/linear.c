@@ -4,6 +4,7 @@
  * Inputs: x [rows, in], W [out, in], b [out] or none. Attribute: activation. relu's gradient follows from y; gelu's
  * needs z, which forward saves. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,9 +23,9 @@ static const char *linear_shape(nn_node *node, const nn_shape *in, nn_shape *out
     }
     *out = (nn_shape){.rows = x->rows, .ndim = 2, .dim = {x->dim[0], w->dim[0]}};
     node->backward_needs = 1u << 0 | 1u << 1;
-    if (node->attributes.activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
-    if (node->attributes.activation == NN_GELU) node->saved = *out;
-    if (node->attributes.activation == NN_LINEAR && node->input[2] >= 0) node->bias = 2;
+    if (NN_ATTR(linear, node)->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
+    if (NN_ATTR(linear, node)->activation == NN_GELU) node->saved = *out;
+    if (NN_ATTR(linear, node)->activation == NN_LINEAR && node->input[2] >= 0) node->bias = 2;
     return NULL;
 }
 
@@ -48,7 +49,7 @@ static void linear_forward(const nn_call *c) {
         for (int64_t o = 0; o < out; o++) {
             double z = b ? b[o] : 0;
             for (int64_t k = 0; k < in; k++) z += (double)x[i * in + k] * w[o * in + k];
-            switch (c->attributes->activation) {
+            switch (NN_ATTR(linear, c)->activation) {
                 case NN_LINEAR: y[i * out + o] = (float)z; break;
                 case NN_RELU: y[i * out + o] = (float)(z < 0 ? 0 : z); break; /* NaN stays NaN */
                 case NN_GELU:
@@ -65,7 +66,7 @@ static const double *pre_activation_grad(const nn_call *c) {
     double *dz = (double *)(void *)c->workspace;
     const float *y = c->output[0].data;
     for (int64_t k = 0; k < c->output[0].rows * c->output[0].cols; k++) {
-        switch (c->attributes->activation) {
+        switch (NN_ATTR(linear, c)->activation) {
             case NN_LINEAR: dz[k] = c->output_grad[0][k]; break;
             case NN_RELU: dz[k] = y[k] > 0 ? c->output_grad[0][k] : 0; break;
             case NN_GELU: dz[k] = c->output_grad[0][k] * gelu_slope(c->saved[k]); break;
@@ -120,11 +121,12 @@ const nn_op nn_op_linear = {
     .name = "linear",
     .inputs = {"x", "W", "b"},
     .biases = 1u << 2,
+    .attributes_size = sizeof(nn_linear_attributes),
     .shape = linear_shape,
     .ref = {.forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace},
     .flops = linear_flops,
 };
 
 nn_value nn_linear(nn_graph *g, nn_value x, nn_value w, nn_value b, nn_activation activation) {
-    return nn_add_node(g, &nn_op_linear, 3, (nn_value[]){x, w, b}, &(nn_attributes){.activation = activation});
+    return nn_add_node(g, &nn_op_linear, 3, (nn_value[]){x, w, b}, &(nn_linear_attributes){.activation = activation});
 }

@@ -6,13 +6,13 @@
 
 static const char *locked_dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     if (in[0].ndim != 2) return "x must be a matrix";
-    if (node->attributes.batch < 1) return "batch must be 1 or more";
+    if (NN_ATTR(locked_dropout, node)->batch < 1) return "batch must be 1 or more";
     *out = in[0];
     return nn_dropout_wrong(node, message, size);
 }
 
 static void locked_dropout_run(const nn_call *c, const float *x, float *y, bool add) {
-    const int64_t period = c->attributes->batch * c->output[0].cols;
+    const int64_t period = NN_ATTR(locked_dropout, c)->batch * c->output[0].cols;
     for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
         const double factor = nn_dropout_factor(c, i % period), before = add ? (double)y[i] : 0;
         y[i] = (float)(before + (factor > 0 ? factor * (double)x[i] : 0));
@@ -30,10 +30,11 @@ static void locked_dropout_backward(const nn_call *c) {
 const nn_op nn_op_locked_dropout = {
     .name = "locked_dropout",
     .inputs = {"x"},
+    .attributes_size = sizeof(nn_locked_dropout_attributes),
     .shape = locked_dropout_shape,
     .ref = {.forward = locked_dropout_forward, .backward = locked_dropout_backward},
 };
 
 nn_value nn_locked_dropout(nn_graph *g, nn_value x, int64_t batch, double p) {
-    return nn_add_node(g, &nn_op_locked_dropout, 1, &x, &(nn_attributes){.dropout = p, .batch = batch});
+    return nn_add_node(g, &nn_op_locked_dropout, 1, &x, &(nn_locked_dropout_attributes){.dropout = p, .batch = batch});
 }

@@ -30,6 +30,4 @@ const nn_op nn_op_log_softmax = {
     .full_outputs = 1u << 0,
 };
 
-nn_value nn_log_softmax(nn_graph *g, nn_value x) {
-    return nn_add_node(g, &nn_op_log_softmax, 1, &x, &(nn_attributes){0});
-}
+nn_value nn_log_softmax(nn_graph *g, nn_value x) { return nn_add_node(g, &nn_op_log_softmax, 1, &x, NULL); }

@@ -180,6 +180,7 @@ const nn_op nn_op_lstm = {
     .name = "lstm",
     .inputs = {"x", "W_in", "W_state", "b_in", "b_state", "h", "c", "carried"},
     .indices = 1u << LSTM_CARRIED,
+    .attributes_size = sizeof(nn_lstm_attributes),
     .shape = lstm_shape,
     .biases = 1u << LSTM_B_IN | 1u << LSTM_B_STATE,
     .ref = {.forward = lstm_forward, .backward = lstm_backward, .workspace = lstm_workspace},
@@ -191,5 +192,5 @@ const nn_op nn_op_lstm = {
 nn_value nn_lstm(nn_graph *g, nn_value x, nn_value w_in, nn_value w_state, nn_value b_in, nn_value b_state, nn_value h,
                  nn_value c, nn_value carried, double dropout) {
     return nn_add_node(g, &nn_op_lstm, LSTM_INPUTS, (nn_value[]){x, w_in, w_state, b_in, b_state, h, c, carried},
-                       &(nn_attributes){.dropout = dropout});
+                       &(nn_lstm_attributes){.dropout = dropout});
 }

@@ -13,7 +13,7 @@
 
 static const char *path_attention_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *q = &in[PATH_Q], *cache = &in[PATH_CACHE], *paths = &in[PATH_PATHS], *at = &in[PATH_POSITIONS];
-    const int heads = node->attributes.heads;
+    const int heads = NN_ATTR(path_attention, node)->heads;
     if (q->ndim != 2 || cache->ndim != 2 || q->dim[1] % 3) return "q must be [q | k | v], and cache a matrix";
     const int64_t d = q->dim[1] / 3;
     if (cache->dim[1] != 2 * d) {
@@ -74,6 +74,7 @@ const nn_op nn_op_path_attention = {
     .name = "path_attention",
     .inputs = {"q", "cache", "paths", "positions"},
     .indices = 1u << PATH_PATHS | 1u << PATH_POSITIONS,
+    .attributes_size = sizeof(nn_path_attention_attributes),
     .shape = path_attention_shape,
     .ref = {.forward = path_attention_forward, .workspace = path_attention_workspace},
     .aliases = {0, 1 + PATH_CACHE},
@@ -81,5 +82,5 @@ const nn_op nn_op_path_attention = {
 
 nn_value nn_path_attention(nn_graph *g, nn_value q, nn_value cache, nn_value paths, nn_value positions, int heads) {
     return nn_add_node(g, &nn_op_path_attention, 4, (nn_value[]){q, cache, paths, positions},
-                       &(nn_attributes){.heads = heads});
+                       &(nn_path_attention_attributes){.heads = heads});
 }

@@ -3,6 +3,7 @@
 #define ADAMOD_NN_PATH_ATTENTION_H
 
 #include "nn/kernel.h"
+#include "nn/ops/attributes.h"
 
 #include <math.h>
 
@@ -25,7 +26,7 @@ static inline nn_path_view nn_path_of(const nn_call *c) {
                       .rows = c->output[0].rows,
                       .length = c->input[PATH_PATHS].cols,
                       .d = c->output[0].cols,
-                      .heads = c->attributes->heads};
+                      .heads = NN_ATTR(path_attention, c)->heads};
     v.size = v.d / v.heads;
     return v;
 }

@@ -4,13 +4,14 @@
  * Inputs: images u8 [n, height, width, 3], indices, draws. Attribute: pictures. The caller sees to it that indices are
  * pictures. The kernel is the host's only one: a row a task. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 #include "nn/ops/picture_window.h"
 
 #include <assert.h>
 #include <stdio.h>
 
 static const char *pictures_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    const nn_picture_options *o = &node->attributes.pictures;
+    const nn_picture_options *o = NN_ATTR(pictures, node);
     const nn_shape *images = &in[0], *indices = &in[1], *draws = &in[2];
     if (images->ndim != 4 || images->dim[3] != 3) return "images must be [pictures, height, width, 3]";
     if (indices->ndim != 1 || draws->ndim != 1) return "indices and draws must be vectors";
@@ -31,7 +32,7 @@ static const char *pictures_shape(nn_node *node, const nn_shape *in, nn_shape *o
 
 static void one_picture(void *context, int64_t i) {
     const nn_call *c = context;
-    const nn_picture_options *o = &c->attributes->pictures;
+    const nn_picture_options *o = NN_ATTR(pictures, c);
     const int64_t height = c->input[0].shape->dim[1], width = c->input[0].shape->dim[2], size = o->size;
     const int64_t index = ((const int32_t *)c->input[1].data)[i];
     const uint8_t *picture = (const uint8_t *)c->input[0].data + index * c->input[0].cols;
@@ -59,10 +60,11 @@ const nn_op nn_op_pictures = {
     .inputs = {"images", "indices", "draws"},
     .indices = 1u << 1 | 1u << 2,
     .bytes = 1u << 0,
+    .attributes_size = sizeof(nn_pictures_attributes),
     .shape = pictures_shape,
     .ref = {.forward = pictures_forward},
 };
 
 nn_value nn_pictures(nn_graph *g, nn_value images, nn_value indices, nn_value draws, const nn_picture_options *o) {
-    return nn_add_node(g, &nn_op_pictures, 3, (nn_value[]){images, indices, draws}, &(nn_attributes){.pictures = *o});
+    return nn_add_node(g, &nn_op_pictures, 3, (nn_value[]){images, indices, draws}, o);
 }

@@ -4,12 +4,13 @@
  * Inputs: x, scale [1] or none: 1, shift [1] or none: 0, residual or none. Attribute: activation, linear or relu, whose
  * gradient follows from y. */
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 
 #include <string.h>
 
 static const char *scale_shift_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *residual = &in[3];
-    const nn_activation a = node->attributes.activation;
+    const nn_activation a = NN_ATTR(scale_shift, node)->activation;
     (void)message, (void)size;
     if (x->ndim < 1) return "x is missing";
     for (int i = 1; i < 3; i++) {
@@ -31,7 +32,7 @@ static void scale_shift_forward(const nn_call *c) {
     float *y = c->output[0].data;
     for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
         const double z = (scale ? (double)*scale : 1) * x[i] + (shift ? *shift : 0) + (r ? r[i] : 0);
-        y[i] = (float)(c->attributes->activation == NN_RELU && z < 0 ? 0 : z);
+        y[i] = (float)(NN_ATTR(scale_shift, c)->activation == NN_RELU && z < 0 ? 0 : z);
     }
 }
 
@@ -41,7 +42,7 @@ static void scale_shift_backward(const nn_call *c) {
     float *dx = c->input_grad[0], *dr = c->input_grad[3];
     double sums[2] = {0, 0};
     for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
-        const double g = c->attributes->activation == NN_RELU && !(y[i] > 0) ? 0 : c->output_grad[0][i];
+        const double g = NN_ATTR(scale_shift, c)->activation == NN_RELU && !(y[i] > 0) ? 0 : c->output_grad[0][i];
         if (scale) sums[0] += g * x[i];
         sums[1] += g;
         if (dx) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0) + (scale ? *scale * g : g));
@@ -58,6 +59,7 @@ const nn_op nn_op_scale_shift = {
     .inputs = {"x", "scale", "shift", "residual"},
     .biases = 1u << 2,
     .norms = 1u << 1,
+    .attributes_size = sizeof(nn_scale_shift_attributes),
     .shape = scale_shift_shape,
     .ref = {.forward = scale_shift_forward, .backward = scale_shift_backward},
     .full_inputs = 1u << 1 | 1u << 2,
@@ -66,5 +68,5 @@ const nn_op nn_op_scale_shift = {
 nn_value nn_scale_shift(nn_graph *g, nn_value x, nn_value scale, nn_value shift, nn_value residual,
                         nn_activation activation) {
     return nn_add_node(g, &nn_op_scale_shift, 4, (nn_value[]){x, scale, shift, residual},
-                       &(nn_attributes){.activation = activation});
+                       &(nn_scale_shift_attributes){.activation = activation});
 }

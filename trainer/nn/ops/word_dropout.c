@@ -32,10 +32,11 @@ const nn_op nn_op_word_dropout = {
     .name = "word_dropout",
     .inputs = {"x", "ids"},
     .indices = 1u << 1,
+    .attributes_size = sizeof(nn_word_dropout_attributes),
     .shape = word_dropout_shape,
     .ref = {.forward = word_dropout_forward, .backward = word_dropout_backward},
 };
 
 nn_value nn_word_dropout(nn_graph *g, nn_value x, nn_value ids, double p) {
-    return nn_add_node(g, &nn_op_word_dropout, 2, (nn_value[]){x, ids}, &(nn_attributes){.dropout = p});
+    return nn_add_node(g, &nn_op_word_dropout, 2, (nn_value[]){x, ids}, &(nn_word_dropout_attributes){.dropout = p});
 }

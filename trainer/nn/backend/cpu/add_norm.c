@@ -1,6 +1,7 @@
 /* Layer normalisation of z = x + dropout(branch), and its gradient: each row is read once, and stays in the first cache
  * for the passes it takes. Formulas are in ops/add_norm.c. saved holds a row's mean and 1 / sqrt(variance + eps). */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 
 #include <math.h>
 #include <string.h>
@@ -136,7 +137,7 @@ static void forward_task(void *context, int64_t i) {
     for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output[0].rows; row++) {
         float *y = (float *)c->output[0].data + row * w->n;
         row_sum(w, row, &s, y);
-        norm_row(w->n, c->input[2].data, c->input[3].data, c->attributes->eps, y, c->saved + 2 * row);
+        norm_row(w->n, c->input[2].data, c->input[3].data, NN_ATTR(add_norm, c)->eps, y, c->saved + 2 * row);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Means of windows, and their gradient: rows of windows are tasks. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 
 #include <string.h>
 
@@ -11,7 +12,7 @@ typedef struct job {
 
 static job job_of(const nn_call *c) {
     const int64_t *x = c->input[0].shape->dim;
-    return (job){c, x[3], c->attributes->size, x[2], x[2] / c->attributes->size};
+    return (job){c, x[3], NN_ATTR(average_pool, c)->size, x[2], x[2] / NN_ATTR(average_pool, c)->size};
 }
 
 /* y = the mean of size x size pixels. */

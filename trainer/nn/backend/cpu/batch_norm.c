@@ -3,6 +3,7 @@
  * Sums are in double precision, so that the variance may be computed as the mean of squares less the square of the mean;
  * those of chunks of pixels, which follow from the shape alone, are added in order. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 
 #include <math.h>
 #include <string.h>
@@ -124,13 +125,13 @@ static void moments_task(void *context, int64_t task) {
 static void finish_moments(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;
-    const double n = j->count, momentum = j->pixels ? c->attributes->momentum : 0;
+    const double n = j->count, momentum = j->pixels ? NN_ATTR(batch_norm, c)->momentum : 0;
     float *mean = c->output[1].data, *variance = c->output[2].data;
     double sums[2];
     total(j, k, sums);
     const double m = j->pixels ? sums[0] / n : 0, squares = fmax(sums[1] - n * m * m, 0);
     c->saved[k] = (float)m;
-    c->saved[j->channels + k] = (float)(1 / sqrt((j->pixels ? squares / n : 0) + c->attributes->eps));
+    c->saved[j->channels + k] = (float)(1 / sqrt((j->pixels ? squares / n : 0) + NN_ATTR(batch_norm, c)->eps));
     const double added[2] = {momentum * m, momentum * squares / (n > 1 ? n - 1 : 1)};
     if (c->added) {
         c->added[k] = added[0];
@@ -145,7 +146,7 @@ static void running_moments(const job *j) {
     const float *mean = j->c->input[4].data, *variance = j->c->input[5].data;
     for (int64_t k = 0; k < j->channels; k++) {
         j->c->saved[k] = mean[k];
-        j->c->saved[j->channels + k] = (float)(1 / sqrt((double)variance[k] + j->c->attributes->eps));
+        j->c->saved[j->channels + k] = (float)(1 / sqrt((double)variance[k] + NN_ATTR(batch_norm, j->c)->eps));
     }
 }
 
@@ -172,7 +173,7 @@ static void forward_task(void *context, int64_t task) {
     const job *j = context;
     const nn_call *c = j->c;
     const int64_t first = first_of(j, task);
-    const bool relu = c->attributes->activation == NN_RELU;
+    const bool relu = NN_ATTR(batch_norm, c)->activation == NN_RELU;
     const run x = run_of(&c->input[0], c->input[0].data, first), y = run_of(&c->output[0], c->output[0].data, first);
     const run r = c->input[1].data ? run_of(&c->input[1], c->input[1].data, first) : x;
     (c->input[1].data ? (relu ? residual_relu_forward : residual_forward) : (relu ? relu_forward : plain_forward))(
@@ -225,7 +226,7 @@ static void sum_gradients(int64_t n, int64_t channels, run dy, run y, run x, con
 }
 
 static run relu_mask(const nn_call *c, int64_t first) {
-    const bool relu = c->attributes->activation == NN_RELU;
+    const bool relu = NN_ATTR(batch_norm, c)->activation == NN_RELU;
     return run_of(&c->output[0], relu ? c->output[0].data : NULL, first);
 }
 
@@ -301,7 +302,7 @@ static void grad_task(void *context, int64_t task) {
     const job *j = context;
     const nn_call *c = j->c;
     const int64_t first = first_of(j, task), n = count_of(j, task);
-    const bool relu = c->attributes->activation == NN_RELU;
+    const bool relu = NN_ATTR(batch_norm, c)->activation == NN_RELU;
     const run dy = run_of(&c->output[0], c->output_grad[0], first), mask = relu_mask(c, first), y = relu ? mask : dy;
     const run x = run_of(&c->input[0], c->input[0].data, first), dx = run_of(&c->input[0], c->input_grad[0], first);
     const run dr = run_of(&c->input[1], c->input_grad[1], first);

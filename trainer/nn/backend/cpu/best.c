@@ -1,5 +1,6 @@
 /* The best of log softmax of each row, on the processor. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 #include "nn/backend/cpu/vector.h"
 
 #include <math.h>
@@ -47,7 +48,7 @@ static void best_of_row(const job *j, const float *x, int64_t n, list *l) {
 
 static void best_rows(void *context, int64_t task) {
     const job *j = context;
-    const int64_t n = j->call->input[0].cols, rows = j->call->output[0].rows, size = j->call->attributes->size;
+    const int64_t n = j->call->input[0].cols, rows = j->call->output[0].rows, size = NN_ATTR(best, j->call)->n;
     const int64_t end = (task + 1) * ROWS < rows ? (task + 1) * ROWS : rows;
     for (int64_t i = task * ROWS; i < end; i++) {
         float *y = (float *)j->call->output[0].data + i * 2 * size;

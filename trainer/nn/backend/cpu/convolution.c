@@ -1,6 +1,7 @@
 /* Convolutions: 3 x 3 with a stride of 1 by Winograd's algorithm, 1 x 1 as the matrix products that they are, others as
  * products with pixels gathered in rows, some images at a time. Formulas are in ops/convolution.c. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 #include "nn/backend/cpu/gemm.h"
 #include "nn/backend/cpu/winograd.h"
 
@@ -31,7 +32,7 @@ static view view_of(const nn_call *c) {
 }
 
 static bool is_plain(const view *v) {
-    return v->size == 1 && v->c->attributes->stride == 1 && v->c->attributes->padding == 0;
+    return v->size == 1 && NN_ATTR(convolution, v->c)->stride == 1 && NN_ATTR(convolution, v->c)->padding == 0;
 }
 
 /* ---- by Winograd ---- */
@@ -42,7 +43,7 @@ static nn_winograd winograd_of(const view *v) {
                          .width = v->width,
                          .in = v->in,
                          .out = v->out,
-                         .padding = v->c->attributes->padding,
+                         .padding = NN_ATTR(convolution, v->c)->padding,
                          .x_stride = v->x_stride,
                          .y_stride = v->y_stride};
 }
@@ -54,21 +55,22 @@ static nn_winograd winograd_back(const view *v) {
                          .width = v->out_width,
                          .in = v->out,
                          .out = v->in,
-                         .padding = 2 - v->c->attributes->padding,
+                         .padding = 2 - NN_ATTR(convolution, v->c)->padding,
                          .x_stride = v->y_stride,
                          .y_stride = v->x_stride};
 }
 
 static bool is_winograd(const view *v) {
     const nn_winograd there = winograd_of(v), back = winograd_back(v);
-    return v->size == 3 && v->c->attributes->stride == 1 && nn_winograd_fits(&there) && nn_winograd_fits(&back);
+    return v->size == 3 && NN_ATTR(convolution, v->c)->stride == 1 && nn_winograd_fits(&there) &&
+           nn_winograd_fits(&back);
 }
 
 /* ---- pixels in rows ---- */
 
 /* Where the pixel under place k of the kernel at output pixel (i, j) is within its image; -1: outside. */
 static int64_t pixel_under(const view *v, int64_t i, int64_t j, int64_t k) {
-    const nn_attributes *a = v->c->attributes;
+    const nn_convolution_attributes *a = v->c->attributes;
     const int64_t row = i * a->stride + k / v->size - a->padding, column = j * a->stride + k % v->size - a->padding;
     return row < 0 || row >= v->height || column < 0 || column >= v->width ? -1 : row * v->width + column;
 }

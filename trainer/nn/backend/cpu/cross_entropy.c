@@ -1,5 +1,6 @@
 /* Cross entropy on the processor: see ops/cross_entropy.c for the formulas. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 #include "nn/backend/cpu/vector.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ static void forward_rows(void *context, int64_t task) {
     const nn_call *c = j->call;
     const int64_t n = c->input[0].cols;
     const int32_t *targets = c->input[1].data;
-    const double s = c->attributes->smoothing;
+    const double s = NN_ATTR(cross_entropy, c)->smoothing;
     double sums[4] = {0};
     for (int64_t i = task * ROWS; i < end_of(c, task); i++) {
         const float *x = (const float *)c->input[0].data + i * n;
@@ -69,7 +70,7 @@ static void backward_rows(void *context, int64_t task) {
     const nn_call *c = j->call;
     const int64_t n = c->input[0].cols;
     const int32_t *targets = c->input[1].data;
-    const double s = c->attributes->smoothing, scale = c->output_grad[0][0];
+    const double s = NN_ATTR(cross_entropy, c)->smoothing, scale = c->output_grad[0][0];
     const float shift = (float)(scale * s / (double)n), target = (float)(scale * (1 - s));
     for (int64_t i = task * ROWS; i < end_of(c, task); i++) {
         float *dx = c->input_grad[0] + i * n;

@@ -4,6 +4,7 @@
  * rotation, sin(a + f) = sin a cos f + cos a sin f, in double, which in POSITIONS steps loses nothing that a float
  * would show. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 
 #include <assert.h>
 #include <math.h>
@@ -101,7 +102,7 @@ static void forward_tokens(void *context, int64_t task) {
         assert(ids[i] >= 0 && ids[i] < c->input[2].rows);
         float *y = (float *)c->output[0].data + i * j->d;
         const bool near = positions && positions[i] >= 0 && positions[i] < j->positions;
-        combine(j->d, (float)c->attributes->scale, table + ids[i] * j->d,
+        combine(j->d, (float)NN_ATTR(embedding, c)->scale, table + ids[i] * j->d,
                 near ? j->sinusoid + positions[i] * j->d : NULL, y);
         if (positions && !near) add_far_position(j, positions[i], y);
     }
@@ -131,7 +132,7 @@ static void backward_part(void *context, int64_t task) {
     for (int64_t i = 0; i < c->output[0].rows; i++) {
         const int64_t r = ids[i] - first;
         if (r < 0 || r >= rows) continue;
-        add(n, (float)c->attributes->scale, c->output_grad[0] + i * j->d + column, to + r * j->d);
+        add(n, (float)NN_ATTR(embedding, c)->scale, c->output_grad[0] + i * j->d + column, to + r * j->d);
     }
 }
 

@@ -1,6 +1,7 @@
 /* y = activation(x W^T + b) and its gradient: matrix products by tiles, bias and activation while a tile is in the
  * cache. Formulas are in ops/linear.c. */
 #include "nn/backend/cpu/activation.h"
+#include "nn/ops/attributes.h"
 #include "core/error.h"
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
@@ -68,7 +69,7 @@ static void finish_tile(void *context, int64_t row, int64_t first, int64_t rows,
         const part p = {rows, first + cols - col < COLUMNS ? first + cols - col : COLUMNS, out};
         const float *b = c->input[2].data ? (const float *)c->input[2].data + col : zeros;
         float *y = (float *)c->output[0].data + row * out + col;
-        switch (c->attributes->activation) {
+        switch (NN_ATTR(linear, c)->activation) {
             case NN_LINEAR: add_bias(p, b, y); break;
             case NN_RELU: add_bias_relu(p, b, y); break;
             case NN_GELU: add_bias_gelu(p, b, c->saved + row * out + col, y); break;
@@ -86,7 +87,8 @@ static void linear_forward(const nn_call *c) {
                                 .b = {c->input[1].data, in, .transposed = true},
                                 .c = c->output[0].data,
                                 .ldc = out,
-                                .then = c->input[2].data || c->attributes->activation != NN_LINEAR ? finish_tile : NULL,
+                                .then = c->input[2].data || NN_ATTR(linear, c)->activation != NN_LINEAR ? finish_tile
+                                                                                                        : NULL,
                                 .context = &copy};
     if (c->prepared)
         nn_packed_product(c->prepared, c->pool, product.b.data, product.m, product.a.data, product.c, product.then,
@@ -164,7 +166,7 @@ static float *take(grad_work *w, int64_t n) {
 static grad_work grad_work_of(const nn_call *c) {
     const int64_t rows = c->output[0].rows, out = c->output[0].cols, in = c->input[1].cols;
     grad_work w = {.c = c, .tasks = nn_parts(rows, PART_ROWS), .weight_parts = weight_parts(rows, out * in)};
-    if (c->attributes->activation != NN_LINEAR) w.dz = take(&w, rows * out);
+    if (NN_ATTR(linear, c)->activation != NN_LINEAR) w.dz = take(&w, rows * out);
     w.bias_sums = take(&w, w.tasks * out);
     if (w.weight_parts > 1) w.weight_sums = take(&w, w.weight_parts * out * in);
     return w;
@@ -184,7 +186,7 @@ static void grad_task(void *context, int64_t task) {
         const int64_t at = first * out + col;
         const float *dy = c->output_grad[0] + at;
         float *sums = w->bias_sums + task * out + col;
-        switch (c->attributes->activation) {
+        switch (NN_ATTR(linear, c)->activation) {
             case NN_LINEAR: sum_grad(p, dy, sums); break;
             case NN_RELU: relu_grad(p, dy, (const float *)c->output[0].data + at, w->dz + at, sums); break;
             case NN_GELU: gelu_grad(p, dy, c->saved + at, w->dz + at, sums); break;

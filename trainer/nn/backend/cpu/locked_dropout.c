@@ -1,5 +1,6 @@
 /* y = dropout(x) with one mask for all time steps, drawn once for a run. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 
 typedef struct locked_work {
     const float *mask; /* of a time step; NULL: nothing is dropped */
@@ -18,7 +19,7 @@ static void locked_task(void *context, int64_t t) {
 static void locked_run(const nn_call *c, const float *x, float *y, bool add) {
     const nn_drop d = nn_cpu_drop(c);
     locked_work w = {d.drops ? c->workspace : NULL,
-                     c->attributes->batch * c->output[0].cols,
+                     NN_ATTR(locked_dropout, c)->batch * c->output[0].cols,
                      c->output[0].rows * c->output[0].cols,
                      x,
                      y,
@@ -33,7 +34,9 @@ static void locked_backward(const nn_call *c) {
     if (c->input_grad[0]) locked_run(c, c->output_grad[0], c->input_grad[0], c->accumulate[0]);
 }
 
-static size_t locked_workspace(const nn_call *c) { return (size_t)(c->attributes->batch * c->output[0].cols); }
+static size_t locked_workspace(const nn_call *c) {
+    return (size_t)(NN_ATTR(locked_dropout, c)->batch * c->output[0].cols);
+}
 
 const nn_kernels nn_cpu_locked_dropout = {
     .forward = locked_forward, .backward = locked_backward, .workspace = locked_workspace};

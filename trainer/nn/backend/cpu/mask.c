@@ -1,5 +1,6 @@
 /* Dropout for all ops that drop: Philox in the lanes of vectors, and its use. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 #include "support/random.h"
 
 #include <string.h>
@@ -137,7 +138,7 @@ void nn_cpu_mask(uint64_t key, uint64_t first, int64_t n, uint32_t threshold, fl
 }
 
 nn_drop nn_cpu_drop(const nn_call *c) {
-    const double p = c->attributes->dropout;
+    const double p = nn_dropout_of(c->attributes);
     return (nn_drop){c->training && p > 0, c->key, nn_drop_threshold(p), (float)(1 / (1 - p))};
 }
 

@@ -1,6 +1,7 @@
 /* y = activation(scale x + shift + residual), some numbers at a time; formulas are in ops/scale_shift.c. Sums are in double
  * precision, those of tasks added in order. */
 #include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attributes.h"
 
 typedef struct job {
     const nn_call *c;
@@ -37,7 +38,7 @@ static void forward_task(void *context, int64_t task) {
     const int64_t first = task * NN_CHUNK;
     const float *r = c->input[3].data;
     forward_part(end_of(j, task) - first, (const float *)c->input[0].data + first, r ? r + first : NULL, j->scale,
-                 j->shift, c->attributes->activation == NN_RELU, (float *)c->output[0].data + first);
+                 j->shift, NN_ATTR(scale_shift, c)->activation == NN_RELU, (float *)c->output[0].data + first);
 }
 
 static void scale_shift_forward(const nn_call *c) {
@@ -76,7 +77,7 @@ static void backward_task(void *context, int64_t task) {
     const nn_call *c = j->c;
     const int64_t first = task * NN_CHUNK, n = end_of(j, task) - first;
     const float *dy = c->output_grad[0] + first, *x = c->input[1].data ? c->input[0].data : NULL;
-    const float *y = c->attributes->activation == NN_RELU ? (const float *)c->output[0].data + first : NULL;
+    const float *y = NN_ATTR(scale_shift, c)->activation == NN_RELU ? (const float *)c->output[0].data + first : NULL;
     float *dx = c->input_grad[0], *dr = c->input_grad[3];
     if (c->input_grad[1] || c->input_grad[2]) sum_part(n, dy, y, x ? x + first : NULL, j->sums + 2 * task);
     if (dx) grad_part(n, dy, y, j->scale, c->accumulate[0], dx + first);

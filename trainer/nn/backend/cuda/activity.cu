@@ -17,9 +17,9 @@ template <typename T> static activities<T> activities_of(const nn_call *c) {
             c->input[1].live_rows,
             c->input[1].rows,
             c->input[1].cols,
-            c->attributes->batch,
-            c->attributes->scale,
-            c->attributes->momentum};
+            NN_ATTR(activity, c)->batch,
+            NN_ATTR(activity, c)->size,
+            NN_ATTR(activity, c)->change};
 }
 
 template <typename T> __device__ static inline int64_t numbers_of(const activities<T> &a) {

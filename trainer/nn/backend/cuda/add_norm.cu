@@ -37,7 +37,7 @@ template <typename T> static norm_rows<T> rows_of(const nn_call *c) {
                       c->output[0].rows,
                       c->output[0].cols,
                       drop_of(c),
-                      (float)c->attributes->eps,
+                      (float)NN_ATTR(add_norm, c)->eps,
                       c->saved,
                       (uint16_t *)(c->saved + 2 * c->output[0].rows)};
     if (!p.branch) p.dropout.threshold = 0;

@@ -45,7 +45,7 @@ static int64_t keys_of(const nn_call *c) {
 }
 
 static int long_blocks(const nn_call *c, bool backward) {
-    const int heads = c->attributes->heads;
+    const int heads = NN_ATTR(attention, c)->heads;
     const int64_t queries = c->input[ATTENTION_Q].rows, most = backward ? max(queries, keys_of(c)) : queries;
     if (most <= TILE || c->input[ATTENTION_Q_RANGES].rows == 0) return 0;
     return heads < LONG_BLOCKS ? LONG_BLOCKS / heads * heads : heads;
@@ -55,7 +55,7 @@ static bool wants_sums(const nn_call *c) { return c->row_sums[ATTENTION_Q] || c-
 
 /* Rows of sums. */
 static int64_t parts_of(const nn_call *c) {
-    return c->input[ATTENTION_Q_RANGES].rows + long_blocks(c, true) / c->attributes->heads;
+    return c->input[ATTENTION_Q_RANGES].rows + long_blocks(c, true) / NN_ATTR(attention, c)->heads;
 }
 
 static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
@@ -65,7 +65,7 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     const bool packed = !kv->data; /* q is [q | k | v] */
     attention<T> a = {};
     a.cols = c->output[0].cols;
-    a.heads = c->attributes->heads;
+    a.heads = NN_ATTR(attention, c)->heads;
     a.size = (int)(a.cols / a.heads);
     a.q = (const T *)q->data;
     a.k = packed ? a.q + a.cols : (const T *)kv->data;
@@ -86,7 +86,7 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     a.sequences = (int)c->input[ATTENTION_Q_RANGES].rows;
     a.q_ranges = (const int2 *)c->input[ATTENTION_Q_RANGES].data;
     a.k_ranges = (const int2 *)c->input[ATTENTION_K_RANGES].data;
-    a.causal = c->attributes->causal;
+    a.causal = NN_ATTR(attention, c)->causal;
     a.scale = (float)(1 / sqrt((double)a.size));
     a.dropout = drop_of(c);
     a.longs = long_blocks(c, a.dy != NULL);
@@ -734,7 +734,7 @@ template <typename T> static adamod_status allow_memory(int64_t size) {
 }
 
 static adamod_status attention_prepare(const nn_call *c, void **prepared) {
-    const int64_t size = c->output[0].cols / c->attributes->heads;
+    const int64_t size = c->output[0].cols / NN_ATTR(attention, c)->heads;
     *prepared = NULL;
     if (size > LARGEST_HEAD) {
         return nn_cuda_fail(ADAMOD_ERROR_RANGE, "cuda: attention: heads of %lld columns, expected at most %d",

@@ -59,8 +59,9 @@ template <typename T, int N> __global__ static void backward_kernel(pool_shape s
 
 template <typename T, int N> static void run(const nn_call *c) {
     const nn_array *x = &c->input[0], *y = &c->output[0];
-    const pool_shape s = {nn_pixels(y),        nn_channels(y) / N, x->shape->dim[1], x->shape->dim[2],
-                          c->attributes->size, x->stride,          y->stride};
+    const pool_shape s = {
+        nn_pixels(y), nn_channels(y) / N, x->shape->dim[1], x->shape->dim[2], NN_ATTR(average_pool, c)->size,
+        x->stride,    y->stride};
     const unsigned blocks = (unsigned)parts(s.pixels * s.packs, 256);
     if (blocks == 0) return;
     if (!c->output_grad[0]) {

@@ -523,7 +523,7 @@ static void count_blocks(const nn_call *c, norm_plan *p) {
 template <typename T> static norm_work<T> work_of(const nn_call *c) {
     const norm_plan *p = (const norm_plan *)c->prepared;
     norm_work<T> w = {};
-    w.relu = c->attributes->activation == NN_RELU;
+    w.relu = NN_ATTR(batch_norm, c)->activation == NN_RELU;
     w.x = (const T *)c->input[0].data;
     w.residual = (const T *)c->input[1].data;
     w.y = w.relu && c->input[1].shape ? (const T *)c->output[0].data : NULL;
@@ -543,8 +543,8 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     w.parts = p->parts;
     w.pixels_a_part = parts(w.rows * w.pixels_a_row, w.parts);
     w.kept = p->kept;
-    w.eps = (float)c->attributes->eps;
-    w.momentum = (float)c->attributes->momentum;
+    w.eps = (float)NN_ATTR(batch_norm, c)->eps;
+    w.momentum = (float)NN_ATTR(batch_norm, c)->momentum;
     w.training = c->training;
     if (c->add_up && c->training) w.totals = (double *)(void *)(w.partials + 2 * w.parts * w.channels);
     return w;
@@ -712,7 +712,8 @@ static adamod_status norm_prepare(const nn_call *c, void **prepared) {
 
 static size_t norm_workspace(const nn_call *c) {
     const norm_plan *p = (const norm_plan *)c->prepared;
-    const int64_t channels = nn_channels(&c->input[0]), totals = c->attributes->shared ? 2 * (2 * channels + 1) : 0;
+    const int64_t channels = nn_channels(&c->input[0]),
+                  totals = NN_ATTR(batch_norm, c)->synced ? 2 * (2 * channels + 1) : 0;
     return (size_t)(2 * p->parts * channels + totals);
 }
 

@@ -44,7 +44,7 @@ __global__ static void __launch_bounds__(THREADS) beam_kernel(beam_call p) {
 }
 
 static void beam_forward(const nn_call *c) {
-    const beam_call p = {c->attributes->beam,
+    const beam_call p = {*NN_ATTR(beam, c),
                          (const float *)c->input[BEAM_BEST].data,
                          (int)(c->input[BEAM_BEST].cols / 2),
                          (int32_t *)c->output[BEAM_SEARCH].data,

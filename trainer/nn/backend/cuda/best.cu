@@ -66,7 +66,7 @@ __global__ static void __launch_bounds__(THREADS) best_kernel(const T *in, int64
 template <typename T> static void forward(const nn_call *c) {
     if (c->output[0].rows == 0) return;
     best_kernel<T><<<(unsigned)c->output[0].rows, THREADS, 0, stream_of(c)>>>(
-        (const T *)c->input[0].data, c->input[0].cols, c->attributes->size, (float *)c->output[0].data);
+        (const T *)c->input[0].data, c->input[0].cols, NN_ATTR(best, c)->n, (float *)c->output[0].data);
 }
 
 static void best_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }

@@ -22,8 +22,8 @@ static int64_t in_of(const nn_call *c) { return nn_channels(&c->input[0]); }
 static int64_t out_of(const nn_call *c) { return nn_channels(&c->output[0]); }
 static int64_t size_of_kernel(const nn_call *c) { return c->input[1].shape->dim[1]; }
 
-static bool is_product(const nn_call *c) { return size_of_kernel(c) == 1 && c->attributes->padding == 0; }
-static bool skips_pixels(const nn_call *c) { return is_product(c) && c->attributes->stride > 1; }
+static bool is_product(const nn_call *c) { return size_of_kernel(c) == 1 && NN_ATTR(convolution, c)->padding == 0; }
+static bool skips_pixels(const nn_call *c) { return is_product(c) && NN_ATTR(convolution, c)->stride > 1; }
 
 static size_t size_of(nn_type type) { return type == NN_BF16 ? 2 : 4; }
 
@@ -51,8 +51,8 @@ static conv_shape shape_of(const nn_call *c) {
                       y[2],
                       y[3],
                       size_of_kernel(c),
-                      c->attributes->stride,
-                      c->attributes->padding,
+                      NN_ATTR(convolution, c)->stride,
+                      NN_ATTR(convolution, c)->padding,
                       c->input[0].type};
 }
 
@@ -349,7 +349,8 @@ struct met_pixels {
 
 static met_pixels met_of(const nn_call *c) {
     const int64_t *x = c->input[0].shape->dim, *y = c->output[0].shape->dim;
-    return {nn_pixels(&c->output[0]), in_of(c), x[1], x[2], y[1], y[2], c->attributes->stride, c->input[0].stride};
+    return {nn_pixels(&c->output[0]),        in_of(c),          x[1], x[2], y[1], y[2],
+            NN_ATTR(convolution, c)->stride, c->input[0].stride};
 }
 
 template <typename T, int N> __global__ static void gather_kernel(met_pixels m, const T *x, T *to) {

@@ -116,7 +116,7 @@ template <typename T> static void forward(const nn_call *c) {
     if (rows > 0) {
         forward_kernel<T><<<(unsigned)rows, THREADS, 0, stream_of(c)>>>(
             (const T *)c->input[0].data, c->input[0].cols, (const int32_t *)c->input[1].data,
-            (float)c->attributes->smoothing, c->saved, results);
+            (float)NN_ATTR(cross_entropy, c)->smoothing, c->saved, results);
     }
     sum_kernel<<<1, SUM_THREADS, 0, stream_of(c)>>>(results, rows, (float *)c->output[0].data);
 }
@@ -126,7 +126,7 @@ template <typename T> static void backward(const nn_call *c) {
     if (rows == 0 || !c->input_grad[0]) return;
     backward_kernel<T><<<(unsigned)rows, THREADS, 0, stream_of(c)>>>(
         (const T *)c->input[0].data, c->input[0].cols, (const int32_t *)c->input[1].data,
-        (float)c->attributes->smoothing, c->saved, c->output_grad[0], target_of<T>(c, 0));
+        (float)NN_ATTR(cross_entropy, c)->smoothing, c->saved, c->output_grad[0], target_of<T>(c, 0));
 }
 
 static void cross_entropy_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }

@@ -10,6 +10,7 @@
 extern "C" {
 #include "nn/backend.h"
 #include "nn/op.h"
+#include "nn/ops/attributes.h"
 }
 #include "support/random.h"
 
@@ -186,7 +187,7 @@ struct drop {
 };
 
 static inline drop drop_of(const nn_call *c) {
-    const double p = c->training ? c->attributes->dropout : 0;
+    const double p = c->training ? nn_dropout_of(c->attributes) : 0;
     drop d = {c->random, c->node, p > 0 ? nn_drop_threshold(p) : 0, (float)(1 / (1 - p))};
     return d;
 }

@@ -71,7 +71,7 @@ template <typename T> static void forward(const nn_call *c) {
     const int64_t rows = c->output[0].rows, cols = c->output[0].cols;
     const int32_t *ids = (const int32_t *)c->input[0].data, *positions = (const int32_t *)c->input[1].data;
     const T *table = (const T *)c->input[2].data;
-    const float scale = (float)c->attributes->scale;
+    const float scale = (float)NN_ATTR(embedding, c)->scale;
     const waves w = waves_of(cols);
     T *y = (T *)c->output[0].data;
     if (rows == 0) return;
@@ -199,7 +199,8 @@ __global__ static void __launch_bounds__(32 * WARPS)
 template <int N, typename T> static void launch_sum(const nn_call *c, const sorted *s) {
     const dim3 grid((unsigned)parts(s->n, WARPS), (unsigned)parts(c->output[0].cols, 32 * N));
     sum_kernel<N, T><<<grid, 32 * WARPS, 0, stream_of(c)>>>(*s, (const T *)c->output_grad[0], c->output[0].cols,
-                                                            (float)c->attributes->scale, target_of<float>(c, 2));
+                                                            (float)NN_ATTR(embedding, c)->scale,
+                                                            target_of<float>(c, 2));
 }
 
 template <typename T> static void backward(const nn_call *c) {

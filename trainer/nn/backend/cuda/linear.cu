@@ -27,7 +27,7 @@ static int64_t out_of(const nn_call *c) { return c->output[0].cols; }
 
 static product_shape forward_shape(const nn_call *c, bool fused) {
     const int64_t rows = c->output[0].rows, in = in_of(c), out = out_of(c);
-    const bool relu = c->attributes->activation == NN_RELU;
+    const bool relu = NN_ATTR(linear, c)->activation == NN_RELU;
     const cublasLtEpilogue_t epilogue = !fused ? CUBLASLT_EPILOGUE_DEFAULT
                                         : c->input[2].data
                                             ? (relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
@@ -148,8 +148,8 @@ __global__ static void activate_kernel(int64_t n, int64_t cols, nn_activation ac
 template <typename T> static void launch_activate(const nn_call *c, bool bias) {
     const int64_t n = c->output[0].rows * out_of(c);
     const T *b = bias ? (const T *)c->input[2].data : NULL;
-    activate_kernel<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, out_of(c), c->attributes->activation, b,
-                                                                          c->saved, (T *)c->output[0].data);
+    activate_kernel<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, out_of(c), NN_ATTR(linear, c)->activation,
+                                                                          b, c->saved, (T *)c->output[0].data);
 }
 
 /* ---- slopes and sums over rows ---- */
@@ -210,7 +210,7 @@ __global__ static void __launch_bounds__(32 * SUM_LANES, 4)
 
 template <typename T, int N> static void launch_slope(const nn_call *c) {
     const int64_t rows = c->output[0].rows, cols = out_of(c), across = parts(cols, 32 * N);
-    const nn_activation activation = c->attributes->activation;
+    const nn_activation activation = NN_ATTR(linear, c)->activation;
     void (*const kernel)(int64_t, int64_t, unsigned, const T *, const float *, T *, float *) =
         activation == NN_RELU   ? slope_kernel<T, N, NN_RELU>
         : activation == NN_GELU ? slope_kernel<T, N, NN_GELU>
@@ -242,7 +242,7 @@ static void bias_grad(const nn_call *c) {
 
 static void linear_forward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    const nn_activation activation = c->attributes->activation;
+    const nn_activation activation = NN_ATTR(linear, c)->activation;
     void *bias = c->input[2].data;
     product_run(c, &p->y, c->input[1].data, c->input[0].data, c->output[0].data, false, p->fused ? bias : NULL);
     if (activation == NN_GELU || (!p->fused && (bias || activation == NN_RELU)))
@@ -252,14 +252,14 @@ static void linear_forward(const nn_call *c) {
 /* Sums over rows come with the slope, where there is one; else nothing waits for them. */
 static void linear_backward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->attributes->activation != NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
+    if (NN_ATTR(linear, c)->activation != NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
     if (c->input_grad[0])
         product_run(c, &p->dx, c->input[1].data, c->output_grad[0], c->input_grad[0], c->accumulate[0], NULL);
 }
 
 static void weights_alone(const nn_call *c, bool weight) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->input_grad[2] && c->attributes->activation == NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
+    if (c->input_grad[2] && NN_ATTR(linear, c)->activation == NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
     bias_grad(c);
     if (c->input_grad[1] && weight)
         product_run(c, &p->dw, c->input[0].data, c->output_grad[0], c->input_grad[1], c->accumulate[1], NULL);

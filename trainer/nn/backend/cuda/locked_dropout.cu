@@ -17,7 +17,8 @@ __global__ static void locked_kernel(drop d, int64_t step, const T *from, target
 }
 
 template <typename T> static void drop_into(const nn_call *c, const void *from, target<T> to) {
-    const int64_t n = c->output[0].rows * c->output[0].cols, step = c->attributes->batch * c->output[0].cols;
+    const int64_t n = c->output[0].rows * c->output[0].cols,
+                  step = NN_ATTR(locked_dropout, c)->batch * c->output[0].cols;
     if (n == 0 || !to.to) return;
     if (step % CHUNK == 0 && n % CHUNK == 0)
         locked_kernel<CHUNK, T><<<(unsigned)parts(n, CHUNK * THREADS), THREADS, 0, stream_of(c)>>>(

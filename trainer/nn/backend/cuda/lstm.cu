@@ -26,7 +26,7 @@ static void *take(char **at, size_t bytes) {
 }
 
 static size_t size_of(const nn_call *c) { return c->input[LSTM_X].type == NN_BF16 ? sizeof(bf16) : sizeof(float); }
-static bool drops(const nn_call *c) { return c->training && c->attributes->dropout > 0; }
+static bool drops(const nn_call *c) { return c->training && NN_ATTR(lstm, c)->dropout > 0; }
 
 /* Behind what the op saves: the outputs before each step, [rows, h]. */
 static size_t lstm_extra_saved(const nn_call *c) {

@@ -54,8 +54,8 @@ static inline norm_arrays norm_arrays_of(const nn_call *norm) {
             norm->saved,
             (float *)norm->output[1].data,
             (float *)norm->output[2].data,
-            (float)norm->attributes->eps,
-            (float)norm->attributes->momentum};
+            (float)NN_ATTR(batch_norm, norm)->eps,
+            (float)NN_ATTR(batch_norm, norm)->momentum};
 }
 
 /* As forward found it. */

@@ -96,7 +96,7 @@ template <typename T> static void forward(const nn_call *c) {
     p.rows = c->output[0].rows;
     p.length = c->input[PATH_PATHS].cols;
     p.d = c->output[0].cols;
-    p.heads = c->attributes->heads;
+    p.heads = NN_ATTR(path_attention, c)->heads;
     p.size = (int)(p.d / p.heads);
     p.scale = (float)(1 / sqrt((double)p.size));
     p.packs = p.size % pack<T>::N == 0 && aligned(p.cache);
@@ -106,7 +106,7 @@ template <typename T> static void forward(const nn_call *c) {
 static void path_attention_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 
 static adamod_status path_attention_prepare(const nn_call *c, void **prepared) {
-    const int64_t size = c->output[0].cols / c->attributes->heads;
+    const int64_t size = c->output[0].cols / NN_ATTR(path_attention, c)->heads;
     *prepared = NULL;
     if (size <= LARGEST_HEAD) return ADAMOD_OK;
     return nn_cuda_fail(ADAMOD_ERROR_RANGE, "cuda: attention of heads with %lld columns, expected at most %d",

@@ -32,7 +32,7 @@ __global__ static void picture_kernel(const __grid_constant__ picture_shape s, c
 
 template <typename T> static void run(const nn_call *c) {
     const nn_array *images = &c->input[0];
-    const picture_shape s = {c->attributes->pictures,
+    const picture_shape s = {*NN_ATTR(pictures, c),
                              c->output[0].rows,
                              images->shape->dim[1],
                              images->shape->dim[2],

@@ -12,9 +12,13 @@ template <typename T> struct scale_work {
 };
 
 template <typename T> static scale_work<T> work_of(const nn_call *c) {
-    return {c->output[0].rows * c->output[0].cols, (const T *)c->input[0].data,     (const T *)c->input[3].data,
-            (const T *)c->output[0].data,          (const float *)c->input[1].data, (const float *)c->input[2].data,
-            c->attributes->activation == NN_RELU};
+    return {c->output[0].rows * c->output[0].cols,
+            (const T *)c->input[0].data,
+            (const T *)c->input[3].data,
+            (const T *)c->output[0].data,
+            (const float *)c->input[1].data,
+            (const float *)c->input[2].data,
+            NN_ATTR(scale_shift, c)->activation == NN_RELU};
 }
 
 static int64_t blocks_of(const nn_call *c) {

@@ -152,8 +152,8 @@ static border_shape shape_of(const nn_call *c) { return border_shape_of(c->input
 bool weight_gradient_fits(const nn_call *c, int64_t dy_stride) {
     const nn_array *x = &c->input[0], *y = &c->output[0];
     const border_shape s = shape_of(c);
-    return x->type == NN_BF16 && c->input[1].shape->dim[1] == 3 && c->attributes->stride == 1 &&
-           c->attributes->padding == 1 && s.pieces > 0 && s.places() <= MOST_BORDERED &&
+    return x->type == NN_BF16 && c->input[1].shape->dim[1] == 3 && NN_ATTR(convolution, c)->stride == 1 &&
+           NN_ATTR(convolution, c)->padding == 1 && s.pieces > 0 && s.places() <= MOST_BORDERED &&
            nn_channels(x) % CHANNELS == 0 && nn_channels(y) == CHANNELS && x->stride % 8 == 0 && x->offset % 8 == 0 &&
            dy_stride % 8 == 0 && device_has_room();
 }

@@ -431,10 +431,10 @@ template <typename S> static bool shape_fits(const nn_call *c) {
 bool norm_convolution_fits(const nn_call *c, const nn_call *norm) {
     const nn_array *x = &norm->input[0];
     const int64_t *w = c->input[1].shape->dim;
-    return c->training && w[0] == OUT && w[1] == 3 && c->attributes->padding == 1 && c->attributes->stride == 1 &&
-           nn_channels(x) == IN && c->input[1].type == NN_BF16 && in_packs(x) && in_packs(&c->output[0]) &&
-           !norm->input[1].shape && norm->attributes->activation == NN_RELU && norm->moments.first &&
-           !norm->linear.first && !norm->accumulate[0] && shape_fits<forward_shape<true>>(c) &&
+    return c->training && w[0] == OUT && w[1] == 3 && NN_ATTR(convolution, c)->padding == 1 &&
+           NN_ATTR(convolution, c)->stride == 1 && nn_channels(x) == IN && c->input[1].type == NN_BF16 && in_packs(x) &&
+           in_packs(&c->output[0]) && !norm->input[1].shape && NN_ATTR(batch_norm, norm)->activation == NN_RELU &&
+           norm->moments.first && !norm->linear.first && !norm->accumulate[0] && shape_fits<forward_shape<true>>(c) &&
            (!is_wide(c) || shape_fits<forward_shape<false>>(c)) && norm_weights_fit(c) && hopper_is_here();
 }
 

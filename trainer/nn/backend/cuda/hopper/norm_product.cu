@@ -418,10 +418,11 @@ static forward_kind kind_of(const nn_call *c) {
 bool norm_product_fits(const nn_call *c, const nn_call *norm) {
     const nn_array *x = &norm->input[0];
     const int64_t *w = c->input[1].shape->dim;
-    return c->training && w[0] == OUT && w[1] == 1 && c->attributes->padding == 0 && c->attributes->stride == 1 &&
-           c->input[1].type == NN_BF16 && in_packs(x) && in_packs(&c->output[0]) &&
-           kind_for(nn_pixels(x), nn_channels(x)).bytes <= MOST_SHARED && !norm->input[1].shape &&
-           norm->attributes->activation == NN_RELU && norm->moments.first && norm->linear.first && hopper_is_here();
+    return c->training && w[0] == OUT && w[1] == 1 && NN_ATTR(convolution, c)->padding == 0 &&
+           NN_ATTR(convolution, c)->stride == 1 && c->input[1].type == NN_BF16 && in_packs(x) &&
+           in_packs(&c->output[0]) && kind_for(nn_pixels(x), nn_channels(x)).bytes <= MOST_SHARED &&
+           !norm->input[1].shape && NN_ATTR(batch_norm, norm)->activation == NN_RELU && norm->moments.first &&
+           norm->linear.first && hopper_is_here();
 }
 
 static backward_work cut_backward(const nn_call *c) {
