@@ -193,7 +193,7 @@ TEST(is_ref_for_batches_of_real_models) {
 TEST(heads_that_are_too_large_are_refused) {
     NEED_DEVICE();
     const nn_attention_attributes a = {.heads = 2};
-    const nn_call c = {.attributes = &a, .output = {{.cols = 272, .type = NN_BF16}}};
+    const nn_call c = {.attributes = &a, OPCHECK_NO_PARTS, .output = {{.cols = 272, .type = NN_BF16}}};
     void *prepared;
     CHECK_INT(nn_backend_kernels(nn_backend_find("cuda"), "attention")->prepare(&c, &prepared), ADAMOD_ERROR_RANGE);
     CHECK_HAS(adamod_last_error(), "heads of 136 columns, expected at most 128");

@@ -94,12 +94,15 @@ TEST(activity_is_the_reference) {
 }
 
 TEST(people_are_told_how_layers_run) {
-    char text[96] = "?";
-    CHECK_INT(nn_device_lstm("cpu", text, sizeof text), ADAMOD_OK);
-    CHECK_STR(text, "");
+    nn_note note = {.op = "?"};
+    CHECK_INT(nn_device_note("cpu", 0, &note), ADAMOD_OK);
+    CHECK(!note.op);
     NEEDS_DEVICE();
-    CHECK_INT(nn_device_lstm("cuda", text, sizeof text), ADAMOD_OK);
-    CHECK_HAS(text, "weights");
+    CHECK_INT(nn_device_note("cuda", 0, &note), ADAMOD_OK);
+    CHECK_STR(note.op, "lstm");
+    CHECK_HAS(note.text, "weights");
+    CHECK_INT(nn_device_note("cuda", 1, &note), ADAMOD_OK);
+    CHECK(!note.op);
 }
 
 /* ---- the model ---- */

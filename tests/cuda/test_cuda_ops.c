@@ -100,9 +100,8 @@ TEST(dropout_makes_zero_of_anything) {
                        .input = {{.data = there, .rows = N, .cols = 1, .type = NN_F32}},
                        .output = {{.data = result, .rows = N, .cols = 1, .type = NN_F32}},
                        .training = true,
-                       .random = numbers,
-                       .node = 7,
-                       .stream = functions()->stream(device)};
+                       .grad = &(nn_gradients){0},
+                       .device = &(nn_on_device){.random = numbers, .node = 7, .stream = functions()->stream(device)}};
     kernels_of("dropout")->forward(&c);
     receive(y, result, sizeof y);
     int wrong = 0;
@@ -190,7 +189,8 @@ TEST(add_norm_of_equal_numbers_is_beta) {
                                      {.data = t[2], .rows = cols, .cols = 1, .type = NN_F32}},
                            .output = {{.data = t[3], .rows = ROWS, .cols = cols, .type = NN_F32}},
                            .saved = t[4],
-                           .stream = functions()->stream(device)};
+                           .grad = &(nn_gradients){0},
+                           .device = &(nn_on_device){.stream = functions()->stream(device)}};
         kernels_of("add_norm")->forward(&c);
         receive(y, t[3], sizeof y);
         for (int i = 0; i < ROWS * cols; i++) CHECK_CLOSE(y[i], beta[i % cols], 0);
@@ -208,26 +208,27 @@ static void check_shared_gradient(const char *op, int64_t cols, int vectors) {
     float *host[3] = {random_array(MOST, 1), random_array(MOST, 2), random_array(MOST, 3)}, got[3][MOST];
     void *x = send(host[0], bytes), *dy = send(host[1], bytes), *one = send(host[2], bytes);
     void *y = send(host[0], bytes), *saved = send(host[0], bytes), *numbers = send(random, sizeof random);
-    void *grad[3] = {send(host[0], bytes), send(host[0], bytes), send(host[0], bytes)};
+    void *grads[3] = {send(host[0], bytes), send(host[0], bytes), send(host[0], bytes)};
+    nn_gradients grad = {0};
     nn_call c = {.attributes = &attributes,
                  .input = {{.data = x, .rows = ROWS, .cols = cols, .type = NN_F32},
                            {.data = x, .rows = ROWS, .cols = cols, .type = NN_F32}},
                  .output = {{.data = y, .rows = ROWS, .cols = cols, .type = NN_F32}},
                  .saved = saved,
                  .training = true,
-                 .random = numbers,
-                 .stream = functions()->stream(device)};
+                 .grad = &grad,
+                 .device = &(nn_on_device){.random = numbers, .stream = functions()->stream(device)}};
     for (int i = 0; i < vectors; i++) c.input[2 + i] = (nn_array){.data = one, .rows = cols, .cols = 1, .type = NN_F32};
     kernels_of(op)->forward(&c);
-    c.output_grad[0] = dy;
-    c.input_grad[0] = grad[0], c.input_grad[1] = grad[1];
+    grad.output[0] = dy;
+    grad.input[0] = grads[0], grad.input[1] = grads[1];
     kernels_of(op)->backward(&c);
-    c.input_grad[0] = c.input_grad[1] = grad[2];
-    c.accumulate[1] = true;
+    grad.input[0] = grad.input[1] = grads[2];
+    grad.accumulate[1] = true;
     kernels_of(op)->backward(&c);
-    for (int k = 0; k < 3; k++) receive(got[k], grad[k], bytes);
+    for (int k = 0; k < 3; k++) receive(got[k], grads[k], bytes);
     for (int64_t i = 0; i < ROWS * cols; i++) CHECK_CLOSE(got[2][i], got[0][i] + got[1][i], 1e-6);
-    void *all[] = {x, dy, one, y, saved, grad[0], grad[1], grad[2]};
+    void *all[] = {x, dy, one, y, saved, grads[0], grads[1], grads[2]};
     for (int k = 0; k < 8; k++) drop(all[k], bytes);
     drop(numbers, sizeof random);
     free(host[0]), free(host[1]), free(host[2]);
@@ -288,7 +289,8 @@ static void check_sums(int32_t goal, float largest, const double *want) {
                        .output = {{.data = t[2], .rows = 1, .cols = 4, .type = NN_F32}},
                        .saved = t[3],
                        .workspace = t[4],
-                       .stream = functions()->stream(device)};
+                       .grad = &(nn_gradients){0},
+                       .device = &(nn_on_device){.stream = functions()->stream(device)}};
     kernels_of("cross_entropy")->forward(&c);
     receive(y, t[2], sizeof y);
     for (int k = 0; k < 4; k++) CHECK(isnan(want[k]) ? isnan(y[k]) : fabs(y[k] - want[k]) <= 1e-6);

@@ -139,7 +139,7 @@ static const float BEFORE = 0.5f;
 
 static mirror take_sums(const nn_call *c, int i) {
     static float *host[NN_MAX_INPUTS];
-    if (!c->input_grad[i] || c->accumulate[i] || !(kernels->row_sums & (1u << i))) return (mirror){0};
+    if (!c->grad->input[i] || c->grad->accumulate[i] || !(kernels->row_sums & (1u << i))) return (mirror){0};
     free(host[i]);
     host[i] = malloc((size_t)c->input[i].cols * sizeof **host);
     for (int64_t j = 0; j < c->input[i].cols; j++) host[i][j] = BEFORE;
@@ -152,7 +152,7 @@ static void check_sums(const nn_call *c, int i, const mirror *sums, bool added) 
     for (int64_t j = 0; sums->host && j < c->input[i].cols; j++) {
         double sum = added ? (double)BEFORE : 0, size = 1;
         for (int64_t k = 0; k < c->input[i].rows; k++) {
-            const double x = (double)c->input_grad[i][k * c->input[i].cols + j];
+            const double x = (double)c->grad->input[i][k * c->input[i].cols + j];
             sum += x;
             size += fabs(x);
         }
@@ -198,30 +198,36 @@ static void call_device(const nn_call *c, bool backward) {
     static scratch workspace, partials;
     unsigned written = 0; /* inputs */
     nn_call d = *c;
+    nn_gradients on_device = *c->grad;
+    nn_on_device there = {.stream = backend->device->stream(device), .precision = precision};
+    nn_sync sync = *c->sync;
     mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], sums[NN_MAX_INPUTS], random;
     mirror out[NN_MAX_OUTPUTS], out_grad[NN_MAX_OUTPUTS];
     const uint64_t key = nn_run_key(opcheck_current->seed, 3);
+    d.grad = &on_device;
+    d.device = &there;
+    d.sync = &sync;
     taken = 0;
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         const int64_t n = opcheck_numbers(&c->input[i]);
         in[i] = take(c->input[i].data, n, c->input[i].data ? type_of_input(i) : NN_F32);
-        grad[i] = take(backward ? c->input_grad[i] : NULL, n, c->input_grad[i] ? type_of_grad(i) : NN_F32);
+        grad[i] = take(backward ? c->grad->input[i] : NULL, n, c->grad->input[i] ? type_of_grad(i) : NN_F32);
         d.input[i].data = in[i].there;
         d.input[i].type = in[i].type;
-        d.input_grad[i] = grad[i].there;
-        d.input_grad_type[i] = grad[i].type;
+        on_device.input[i] = grad[i].there;
+        on_device.type[i] = grad[i].type;
         sums[i] = backward ? take_sums(c, i) : (mirror){0};
-        d.row_sums[i] = sums[i].there;
+        on_device.row_sums[i] = sums[i].there;
     }
-    d.accumulate_sums = c->output[0].rows % 2;
+    on_device.accumulate_sums = c->output[0].rows % 2;
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
         const int64_t n = opcheck_numbers(&c->output[i]);
         const int alias = opcheck_current->op->aliases[i];
         out[i] = take(alias ? NULL : c->output[i].data, n, type_of_output(i));
-        out_grad[i] = take(backward ? c->output_grad[i] : NULL, n, type_of_output(i));
+        out_grad[i] = take(backward ? c->grad->output[i] : NULL, n, type_of_output(i));
         d.output[i].data = alias ? in[alias - 1].there : out[i].there;
         d.output[i].type = alias ? in[alias - 1].type : out[i].type;
-        d.output_grad[i] = out_grad[i].there;
+        on_device.output[i] = out_grad[i].there;
         written |= alias ? 1u << (alias - 1) : 0;
     }
     const int64_t own = (int64_t)opcheck_saved_bytes / 4,
@@ -229,15 +235,12 @@ static void call_device(const nn_call *c, bool backward) {
     mirror saved = take(saved_on_host(c, own, all), all, NN_F32);
     random = take((void *)(uintptr_t)&key, 2, NN_I32);
     d.saved = saved.there;
-    d.random = random.there;
-    d.node = 0;
-    d.stream = backend->device->stream(device);
-    d.precision = precision;
+    there.random = random.there;
     if (opcheck_current->op == &nn_op_batch_norm && opcheck_current->attributes.batch_norm.synced)
-        d.add_up = backward ? add_the_same : add_nothing;
+        sync.add_up = backward ? add_the_same : add_nothing;
     prepare(&d);
     d.workspace = scratch_of(&workspace, kernels->workspace ? kernels->workspace(&d) : 0);
-    d.partials = scratch_of(&partials, backward && kernels->partials ? kernels->partials(&d) : 0);
+    on_device.partials = scratch_of(&partials, backward && kernels->partials ? kernels->partials(&d) : 0);
     exchange(true);
     (backward ? kernels->backward : kernels->forward)(&d);
     if (backward && kernels->backward_weights) kernels->backward_weights(&d);
@@ -246,7 +249,7 @@ static void call_device(const nn_call *c, bool backward) {
         give(&in[i], !backward && (written >> i & 1));
         give(&grad[i], true);
         give(&sums[i], true);
-        check_sums(c, i, &sums[i], d.accumulate_sums);
+        check_sums(c, i, &sums[i], on_device.accumulate_sums);
     }
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
         give(&out[i], !backward);

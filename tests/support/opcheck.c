@@ -71,7 +71,10 @@ typedef struct op_instance {
     const opcheck *o;
     nn_node node;
     nn_call call; /* as forward is given it */
-    double step;  /* of the inputs' numbers; 0: any */
+    nn_gradients no_grad;
+    nn_fused fused;
+    nn_sync sync;
+    double step; /* of the inputs' numbers; 0: any */
     int64_t count[NN_MAX_INPUTS], n_out[NN_MAX_OUTPUTS], out_capacity[NN_MAX_OUTPUTS];
     nn_shape input_shape[NN_MAX_INPUTS], out_shape[NN_MAX_OUTPUTS];
     block input[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], unneeded[NN_MAX_INPUTS];
@@ -209,6 +212,9 @@ static bool opcheck_instance_make(op_instance *r, const opcheck *o, double step)
         return false;
     }
     r->call = (nn_call){.attributes = r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};
+    r->call.grad = &r->no_grad;
+    r->call.fused = &r->fused;
+    r->call.sync = &r->sync;
     opcheck_instance_inputs(r);
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) opcheck_instance_output(r, i);
     if (r->node.saved.ndim) r->saved = opcheck_alloc((size_t)opcheck_count(&r->node.saved) * 4);
@@ -250,16 +256,18 @@ static bool opcheck_instance_intact(const op_instance *r) {
 /* ---- calls ---- */
 
 /* The call of a backward pass for the inputs in the set wanted, adding to the gradients of those in the set added. */
-static nn_call opcheck_backward_call(const op_instance *r, unsigned wanted, unsigned added) {
+static nn_call opcheck_backward_call(const op_instance *r, unsigned wanted, unsigned added, nn_gradients *grad) {
     nn_call c = r->call;
+    *grad = (nn_gradients){0};
+    c.grad = grad;
     for (int i = 0; i < r->o->n_inputs; i++) {
         if (c.input[i].data && !(r->node.backward_needs & 1u << i)) c.input[i].data = r->unneeded[i].data;
-        if (wanted & 1u << i) c.input_grad[i] = r->grad[i].data;
-        c.accumulate[i] = added & 1u << i;
+        if (wanted & 1u << i) grad->input[i] = r->grad[i].data;
+        grad->accumulate[i] = added & 1u << i;
     }
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
         if (!(r->node.backward_needs & NN_NEEDS_OUTPUT << i)) c.output[i].data = r->out_unneeded[i].data;
-        c.output_grad[i] = r->out_grad[i].data;
+        grad->output[i] = r->out_grad[i].data;
     }
     return c;
 }
@@ -268,7 +276,8 @@ static nn_call opcheck_backward_call(const op_instance *r, unsigned wanted, unsi
 static void opcheck_workspace(op_instance *r, const nn_kernels *k) {
     size_t most = 0;
     for (int backward = 0; k->workspace && backward < 2; backward++) {
-        nn_call c = backward ? opcheck_backward_call(r, ~0u, 0) : r->call;
+        nn_gradients grad;
+        nn_call c = backward ? opcheck_backward_call(r, ~0u, 0, &grad) : r->call;
         for (int i = 0; i < r->o->n_inputs; i++) {
             if (c.input[i].data && r->o->input[i].shape.rows) c.input[i].rows += EXTRA_ROWS;
         }
@@ -302,7 +311,8 @@ static void opcheck_backward(op_instance *r, const nn_kernels *kernels, unsigned
         if (wanted & added & 1u << i) memcpy(r->grad[i].data, r->before[i].data, r->grad[i].bytes);
     }
     opcheck_poison(r->workspace);
-    const nn_call c = opcheck_backward_call(r, wanted, added);
+    nn_gradients grad;
+    const nn_call c = opcheck_backward_call(r, wanted, added, &grad);
     kernels->backward(&c);
 }
 

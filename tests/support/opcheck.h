@@ -103,6 +103,10 @@ bool opcheck_gradients(const opcheck *o);
  * accumulate; then, bit for bit, against themselves with 1, 2, 3 and 4 threads. */
 bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels);
 
+/* For calls made by hand: parts of an nn_call that do not apply. */
+#define OPCHECK_NO_PARTS                                                                                               \
+    .grad = &(nn_gradients){0}, .fused = &(nn_fused){0}, .sync = &(nn_sync) { 0 }
+
 /* What is being checked, and the bytes of what its kernels may save: for kernels that stand for others. */
 extern const opcheck *opcheck_current;
 extern size_t opcheck_saved_bytes;

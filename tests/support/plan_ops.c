@@ -30,15 +30,15 @@ static void two_ways_forward(const nn_call *c) {
 }
 
 static void two_ways_backward(const nn_call *c) {
-    const float *x = c->input[0].data, *w = c->input[1].data, *dy0 = c->output_grad[0], *dy1 = c->output_grad[1];
-    float *dx = c->input_grad[0], *dw = c->input_grad[1];
+    const float *x = c->input[0].data, *w = c->input[1].data, *dy0 = c->grad->output[0], *dy1 = c->grad->output[1];
+    float *dx = c->grad->input[0], *dw = c->grad->input[1];
     const int64_t rows = c->input[0].rows, n = c->input[0].cols;
     for (int64_t j = 0; j < n; j++) {
-        double sum = dw && c->accumulate[1] ? dw[j] : 0;
+        double sum = dw && c->grad->accumulate[1] ? dw[j] : 0;
         for (int64_t i = j; i < rows * n; i += n) {
             const double g0 = dy0 ? dy0[i] : 0, g1 = dy1 ? dy1[i] : 0;
             sum += g0 * x[i] + g1 * x[i] * x[i];
-            if (dx) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0) + w[j] * (g0 + 2 * g1 * x[i]));
+            if (dx) dx[i] = (float)((c->grad->accumulate[0] ? dx[i] : 0) + w[j] * (g0 + 2 * g1 * x[i]));
         }
         if (dw) dw[j] = (float)sum;
     }
@@ -89,12 +89,12 @@ static void center_forward(const nn_call *c) {
 
 static void center_backward(const nn_call *c) {
     const int64_t n = c->input[0].cols, rows = live_rows(&c->input[0]);
-    float *dx = c->input_grad[0];
+    float *dx = c->grad->input[0];
     for (int64_t j = 0; dx && j < n; j++) {
-        const double mean = c->training ? column_mean(c->output_grad[0] + j, rows, n) : 0;
+        const double mean = c->training ? column_mean(c->grad->output[0] + j, rows, n) : 0;
         for (int64_t i = 0; i < c->input[0].rows; i++) {
-            const double g = i < rows ? c->output_grad[0][i * n + j] - mean : 0;
-            dx[i * n + j] = (float)((c->accumulate[0] ? dx[i * n + j] : 0) + g);
+            const double g = i < rows ? c->grad->output[0][i * n + j] - mean : 0;
+            dx[i * n + j] = (float)((c->grad->accumulate[0] ? dx[i * n + j] : 0) + g);
         }
     }
 }

@@ -59,10 +59,10 @@ static void stir(nn_params *p) {
     for (int64_t i = 0; i < p->count; i++) p->data[i] += 0.05f * (float)nn_normal(8, (uint64_t)i);
 }
 
-static void plan(small_vision *s, const char *backend, int rows, bool shares) {
+static void plan(small_vision *s, const char *backend, int rows, bool synced) {
     check(nn_plan_create(
         &s->plan, s->graph,
-        &(nn_plan_options){.backend = backend, .loss = s->loss, .pool = s->pool, .training = true, .shares = shares}));
+        &(nn_plan_options){.backend = backend, .loss = s->loss, .pool = s->pool, .training = true, .synced = synced}));
     float *x = nn_plan_data(s->plan, "images");
     int32_t *targets = nn_plan_data(s->plan, "targets");
     for (int64_t i = 0; i < rows * s->side * s->side * 3; i++) x[i] = (float)nn_normal(5, (uint64_t)i);

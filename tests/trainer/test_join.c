@@ -210,7 +210,7 @@ TEST(a_dense_block_is_one_array) {
     for (int s = 0; s < m.plan->n_steps; s++) {
         const nn_call *c = &m.plan->steps[s].call;
         if (m.plan->steps[s].node->op != &nn_op_concat) continue;
-        shared += m.plan->steps[s].backward ? c->input_grad[0] == c->output_grad[0] : c->output[0].stride == 10;
+        shared += m.plan->steps[s].backward ? c->grad->input[0] == c->grad->output[0] : c->output[0].stride == 10;
     }
     CHECK_INT(shared, 6);
     unmake(&m);

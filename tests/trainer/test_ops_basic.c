@@ -234,6 +234,7 @@ TEST(linear_keeps_nan) {
         for (int b = 0; b < 2; b++) {
             float y[2], saved[2];
             const nn_call c = {.attributes = &attributes,
+                               OPCHECK_NO_PARTS,
                                .input = {{.data = (void *)(uintptr_t)x, .rows = 2, .cols = 1, .type = NN_F32},
                                          {.data = (void *)(uintptr_t)&w, .rows = 1, .cols = 1, .type = NN_F32}},
                                .output = {{.data = y, .rows = 2, .cols = 1, .type = NN_F32}},
@@ -314,6 +315,7 @@ TEST(dropout_makes_zero_of_anything_and_keeps_the_share) {
     const nn_kernels *both[2] = {&nn_op_dropout.ref, &nn_cpu_dropout};
     for (int b = 0; b < 2; b++) {
         const nn_call c = {.attributes = &attributes,
+                           OPCHECK_NO_PARTS,
                            .input = {{.data = x, .rows = N, .cols = 1, .type = NN_F32}},
                            .output = {{.data = y, .rows = N, .cols = 1, .type = NN_F32}},
                            .training = true,
@@ -399,6 +401,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     for (int j = 0; j < COLS; j++) gamma[j] = 2, beta[j] = (float)j;
     const nn_add_norm_attributes attributes = {.eps = 1e-5};
     const nn_call c = {.attributes = &attributes,
+                       OPCHECK_NO_PARTS,
                        .input = {{.data = x, .rows = ROWS, .cols = COLS, .type = NN_F32},
                                  {0},
                                  {.data = gamma, .rows = COLS, .cols = 1, .type = NN_F32},
@@ -415,7 +418,9 @@ static void check_shared_gradient(const opcheck *o, const nn_kernels *kernels, i
     enum { ROWS = 5, COLS = 24, N = ROWS * COLS };
     float *x = random_array(N, 1), *dy = random_array(N, 2), *one = random_array(COLS, 3), y[N], saved[2 * ROWS];
     float both[N], apart[2][N], *workspace = malloc(4 * N * sizeof *workspace);
+    nn_gradients grad = {0};
     nn_call c = {.attributes = &o->attributes,
+                 .grad = &grad,
                  .input = {{.data = x, .rows = ROWS, .cols = COLS}, {.data = x, .rows = ROWS, .cols = COLS}},
                  .output = {{.data = y, .rows = ROWS, .cols = COLS}},
                  .saved = saved,
@@ -424,11 +429,11 @@ static void check_shared_gradient(const opcheck *o, const nn_kernels *kernels, i
                  .key = 3};
     for (int i = 0; i < vectors; i++) c.input[2 + i] = (nn_array){.data = one, .rows = COLS, .cols = 1};
     kernels->forward(&c);
-    c.output_grad[0] = dy;
-    c.input_grad[0] = apart[0], c.input_grad[1] = apart[1];
+    grad.output[0] = dy;
+    grad.input[0] = apart[0], grad.input[1] = apart[1];
     kernels->backward(&c);
-    c.input_grad[0] = c.input_grad[1] = both;
-    c.accumulate[1] = true;
+    grad.input[0] = grad.input[1] = both;
+    grad.accumulate[1] = true;
     kernels->backward(&c);
     for (int i = 0; i < N; i++) CHECK_CLOSE(both[i], apart[0][i] + apart[1][i], 1e-6);
     free(x), free(dy), free(one), free(workspace);

@@ -102,7 +102,8 @@ static void check_running_statistics(const nn_kernels *kernels) {
     float one = 1, zero = 0, y[PIXELS], mean = 10, variance = 20, saved[2], workspace[256];
     const nn_shape images = {.rows = 1, .ndim = 4, .dim = {2, 1, 2, 1}}, vector = {.ndim = 1, .dim = {1}};
     const nn_batch_norm_attributes attributes = {.eps = 1e-5, .momentum = 0.25};
-    nn_call c = {.attributes = &attributes, .saved = saved, .workspace = workspace, .training = true};
+    nn_sync sync = {0};
+    nn_call c = {.attributes = &attributes, .saved = saved, .workspace = workspace, .training = true, .sync = &sync};
     c.input[0] = (nn_array){.data = (void *)(uintptr_t)x, .rows = 2, .cols = 2, .stride = 1, .shape = &images};
     c.output[0] = (nn_array){.data = y, .rows = 2, .cols = 2, .stride = 1, .shape = &images};
     float *const vectors[4] = {&one, &zero, &mean, &variance};
@@ -116,11 +117,11 @@ static void check_running_statistics(const nn_kernels *kernels) {
     double added[2];
     const float left[2] = {10, 20}; /* what is added, later, has the same bits */
     const float taken[2] = {mean, variance};
-    c.added = added;
+    sync.added = added;
     kernels->forward(&c);
     CHECK(mean == taken[0] && variance == taken[1]);
     for (int i = 0; i < 2; i++) CHECK(nn_run(left[i], 0.25, added[i]) == taken[i]);
-    c.added = NULL;
+    sync.added = NULL;
     c.training = false;
     kernels->forward(&c);
     CHECK_CLOSE(y[0], (1 - mean) / sqrt(variance + 1e-5), 1e-6);

@@ -49,6 +49,7 @@ TEST(the_state_goes_on_or_begins_with_zeros) {
         float saved[64], workspace[256];
         const nn_lstm_attributes a = {0};
         nn_call c = {.attributes = &a,
+                     OPCHECK_NO_PARTS,
                      .input = {{.data = x, .rows = 2, .cols = 1},
                                {.data = w, .rows = 4, .cols = 1},
                                {.data = w, .rows = 4, .cols = 1},
@@ -133,6 +134,7 @@ TEST(masks_are_the_same_at_all_time_steps_and_for_all_places_of_a_word) {
     const nn_locked_dropout_attributes a = {.dropout = 0.5, .batch = BATCH};
     nn_call c = {
         .attributes = &a,
+        OPCHECK_NO_PARTS,
         .training = true,
         .key = 9,
         .input = {{.data = x, .rows = STEPS * BATCH, .cols = COLS}, {.data = ids, .rows = STEPS * BATCH, .cols = 1}},
@@ -189,6 +191,7 @@ TEST(activity_adds_means_for_each_row) {
     float loss[4] = {1, 2, 3, 4}, x[] = {1, 2, 3, 4}, z[] = {0, 1, 2, 5}, out[4];
     const nn_activity_attributes a = {.size = 2, .change = 0.5, .batch = 2};
     const nn_call c = {.attributes = &a,
+                       OPCHECK_NO_PARTS,
                        .input = {{.data = loss, .rows = 1, .cols = 4},
                                  {.data = x, .rows = 4, .cols = 1},
                                  {.data = z, .rows = 4, .cols = 1}},

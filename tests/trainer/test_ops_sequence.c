@@ -231,6 +231,7 @@ static void check_attention_means(const nn_kernels *kernels) {
     memset(y, 0xff, sizeof y);
     const nn_attention_attributes a = {.heads = HEADS, .causal = true, .dropout = 0.5};
     const nn_call c = {.attributes = &a,
+                       OPCHECK_NO_PARTS,
                        .input = {{.data = q, .rows = ROWS, .cols = D, .type = NN_F32},
                                  {.data = kv, .rows = 6, .cols = 2 * D, .type = NN_F32},
                                  {.data = q_ranges, .rows = 2, .cols = 2, .type = NN_I32},
@@ -316,6 +317,7 @@ static void check_cross_entropy_sums(const nn_kernels *kernels, int32_t target, 
     float x[4] = {1, largest, 1, largest}, y[4], saved[1], workspace[64];
     const nn_cross_entropy_attributes a = {.smoothing = 0.2};
     const nn_call c = {.attributes = &a,
+                       OPCHECK_NO_PARTS,
                        .input = {{.data = x, .rows = 1, .cols = 4, .type = NN_F32},
                                  {.data = &target, .rows = 1, .cols = 1, .type = NN_I32}},
                        .output = {{.data = y, .rows = 1, .cols = 4, .type = NN_F32}},
@@ -412,6 +414,7 @@ TEST(positions_are_laid_out_sin_then_cos) {
     float table[D] = {0}, y[D], workspace[1024 * D + 64];
     const nn_embedding_attributes a = {.scale = 1};
     const nn_call c = {.attributes = &a,
+                       OPCHECK_NO_PARTS,
                        .input = {{.data = &id, .rows = 1, .cols = 1, .type = NN_I32},
                                  {.data = &position, .rows = 1, .cols = 1, .type = NN_I32},
                                  {.data = table, .rows = 1, .cols = D, .type = NN_F32}},
@@ -448,6 +451,7 @@ TEST(best_are_in_order_and_equals_by_their_columns) {
     float y[8];
     const nn_best_attributes a = {.n = 4};
     const nn_call c = {.attributes = &a,
+                       OPCHECK_NO_PARTS,
                        .input = {{.data = (void *)(uintptr_t)x, .rows = 1, .cols = 6, .type = NN_F32}},
                        .output = {{.data = y, .rows = 1, .cols = 8, .type = NN_F32}}};
     const nn_kernels *both[2] = {&nn_op_best.ref, &nn_cpu_best};
@@ -504,6 +508,7 @@ TEST(path_attention_reads_along_the_path) {
     const int32_t paths[2 * LENGTH] = {2, 0, 3, -1, 0, 0}, positions[2] = {2, 0};
     const nn_path_attention_attributes a = {.heads = 1};
     const nn_call c = {.attributes = &a,
+                       OPCHECK_NO_PARTS,
                        .input = {{.data = q, .rows = 2, .cols = 3 * D, .type = NN_F32},
                                  {.data = cache, .rows = 4, .cols = 2 * D, .type = NN_F32},
                                  {.data = (void *)(uintptr_t)paths, .rows = 2, .cols = LENGTH, .type = NN_I32},

@@ -162,7 +162,7 @@ TEST(what_is_drawn_depends_on_the_place_in_the_epoch_alone) {
 
 static void there(const nn_call *c) {
     nn_call host = *c; /* a device's kernels read the key from its memory */
-    host.key = nn_stream_key(*c->random, c->node);
+    host.key = nn_stream_key(*c->device->random, c->device->node);
     nn_op_pictures.ref.forward(&host);
 }
 static const nn_kernels kernels = {.forward = there};

@@ -19,8 +19,8 @@ static unsigned summed(const nn_op *op) {
 }
 
 static int64_t columns(const nn_call *c, const nn_op *op, int k) {
-    if (c->row_sums[k]) return c->input[k].cols;
-    return c->input_grad[k] && (summed(op) & (1u << k)) ? c->input[k].rows : 0;
+    if (c->grad->row_sums[k]) return c->input[k].cols;
+    return c->grad->input[k] && (summed(op) & (1u << k)) ? c->input[k].rows : 0;
 }
 
 static size_t find_partials(const nn_call *c, const nn_op *op) {
@@ -32,7 +32,7 @@ static size_t find_partials(const nn_call *c, const nn_op *op) {
 /* Two rows of parts, the second of zeros. */
 static void leave(const nn_call *c, const float *parts, int64_t cols, float *to, bool add) {
     const nn_sum s = {parts, cols, 2, cols, to, add};
-    if (c->sums) c->sums->list[c->sums->count++] = s;
+    if (c->grad->sums) c->grad->sums->list[c->grad->sums->count++] = s;
     else at_once++, fake_device_sum(&s);
 }
 
@@ -49,38 +49,42 @@ static bool waits(const nn_call *c) { return NN_ATTR(linear, c)->activation == N
 
 static void weight_gradient(const nn_call *c, bool add) {
     nn_call d = *c;
-    d.input_grad[0] = d.input_grad[2] = NULL;
-    d.accumulate[1] = add;
+    nn_gradients grad = *c->grad;
+    d.grad = &grad;
+    grad.input[0] = grad.input[2] = NULL;
+    grad.accumulate[1] = add;
     if (waits(c)) nn_op_linear.ref.backward(&d);
 }
 
 static void linear_backward_weights(const nn_call *c) {
-    if (c->paired_with) weight_gradient(c->paired_with, c->accumulate[1]);
-    weight_gradient(c, c->accumulate[1]);
-    pairs += c->paired_with != NULL;
+    if (c->grad->paired_with) weight_gradient(c->grad->paired_with, c->grad->accumulate[1]);
+    weight_gradient(c, c->grad->accumulate[1]);
+    pairs += c->grad->paired_with != NULL;
 }
 
 static void run_backward(const nn_call *c, const nn_op *op) {
     nn_call d = *c;
-    float *parts = c->partials;
-    if (op == &nn_op_linear && waits(c)) d.input_grad[1] = NULL;
+    nn_gradients grad = *c->grad;
+    d.grad = &grad;
+    float *parts = c->grad->partials;
+    if (op == &nn_op_linear && waits(c)) grad.input[1] = NULL;
     for (int k = 0; k < NN_MAX_INPUTS; k++) {
         const int64_t cols = columns(c, op, k);
-        if (cols && !c->row_sums[k]) d.input_grad[k] = parts, d.accumulate[k] = false;
+        if (cols && !c->grad->row_sums[k]) grad.input[k] = parts, grad.accumulate[k] = false;
         if (cols) memset(parts + cols, 0, (size_t)cols * sizeof *parts);
         parts += 2 * cols;
     }
     op->ref.backward(&d);
-    parts = c->partials;
+    parts = c->grad->partials;
     for (int k = 0; k < NN_MAX_INPUTS; k++) {
         const int64_t cols = columns(c, op, k);
-        if (c->row_sums[k]) {
-            CHECK(!c->accumulate[k]);
+        if (c->grad->row_sums[k]) {
+            CHECK(!c->grad->accumulate[k]);
             handed_on++;
-            sum_rows(&c->input[k], c->input_grad[k], parts);
-            leave(c, parts, cols, c->row_sums[k], c->accumulate_sums);
+            sum_rows(&c->input[k], c->grad->input[k], parts);
+            leave(c, parts, cols, c->grad->row_sums[k], c->grad->accumulate_sums);
         } else if (cols) {
-            leave(c, parts, cols, c->input_grad[k], c->accumulate[k]);
+            leave(c, parts, cols, c->grad->input[k], c->grad->accumulate[k]);
         }
         parts += 2 * cols;
     }

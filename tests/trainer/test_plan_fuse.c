@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 static int taken_in, moments_found, parts_applied;
-static bool share;
+static bool fuse;
 
 /* ---- arrays ---- */
 
@@ -50,9 +50,9 @@ static void leave_moments(const nn_array *x, const nn_channel_pairs *to) {
 
 static void norm_forward(const nn_call *c) {
     nn_op_batch_norm.ref.forward(c);
-    for (int64_t k = 0; c->moments.first && k < nn_channels(&c->input[0]); k++) {
-        CHECK_CLOSE(c->moments.first[k], c->saved[k], 1e-6);
-        CHECK_CLOSE(1 / sqrt(c->moments.first[c->moments.stride + k] + NN_ATTR(batch_norm, c)->eps),
+    for (int64_t k = 0; c->fused->moments.first && k < nn_channels(&c->input[0]); k++) {
+        CHECK_CLOSE(c->fused->moments.first[k], c->saved[k], 1e-6);
+        CHECK_CLOSE(1 / sqrt(c->fused->moments.first[c->fused->moments.stride + k] + NN_ATTR(batch_norm, c)->eps),
                     c->saved[nn_channels(&c->input[0]) + k], 1e-5);
         moments_found++;
     }
@@ -62,27 +62,29 @@ static void norm_forward(const nn_call *c) {
 static void norm_backward(const nn_call *c) {
     const nn_array *x = &c->input[0];
     nn_call d = *c;
-    if (!c->linear.first) {
+    nn_gradients grad = *c->grad;
+    if (!c->fused->linear.first) {
         nn_op_batch_norm.ref.backward(c);
         return;
     }
-    d.input_grad[0] = copy_of(x, NULL);
-    d.accumulate[0] = false;
+    d.grad = &grad;
+    grad.input[0] = copy_of(x, NULL);
+    grad.accumulate[0] = false;
     nn_op_batch_norm.ref.backward(&d);
     float *part = calloc(2 * (size_t)nn_channels(x), sizeof *part);
     const nn_channel_pairs own = {part, nn_channels(x)};
     for (int64_t k = 0; k < 2 * nn_channels(x); k++) {
-        float *const at = c->linear.first + k / nn_channels(x) * c->linear.stride + k % nn_channels(x);
+        float *const at = c->fused->linear.first + k / nn_channels(x) * c->fused->linear.stride + k % nn_channels(x);
         part[k] = 0.25f + 0.125f * (float)(k % 3);
-        *at = part[k] + (c->accumulate[0] ? *at : 0);
+        *at = part[k] + (c->grad->accumulate[0] ? *at : 0);
     }
-    add_linear(x, &own, -1, d.input_grad[0]);
+    add_linear(x, &own, -1, grad.input[0]);
     for (int64_t p = 0; p < nn_pixels(x); p++) {
         for (int64_t k = p * x->stride; k < p * x->stride + nn_channels(x); k++)
-            c->input_grad[0][k] = d.input_grad[0][k] + (c->accumulate[0] ? c->input_grad[0][k] : 0);
+            c->grad->input[0][k] = grad.input[0][k] + (c->grad->accumulate[0] ? c->grad->input[0][k] : 0);
     }
     free(part);
-    free(d.input_grad[0]);
+    free(grad.input[0]);
 }
 
 /* ---- convolutions ---- */
@@ -102,22 +104,28 @@ static float *normalised(const nn_call *norm, nn_array *y, double momentum) {
 
 static void conv_forward(const nn_call *c) {
     nn_call d = *c;
-    float *x = c->maker ? normalised(c->maker, &d.input[0], NN_ATTR(batch_norm, c->maker)->momentum) : NULL;
+    float *x = c->fused->maker
+                   ? normalised(c->fused->maker, &d.input[0], NN_ATTR(batch_norm, c->fused->maker)->momentum)
+                   : NULL;
     nn_op_convolution.ref.forward(&d);
-    if (c->output_moments.first) leave_moments(&c->output[0], &c->output_moments);
+    if (c->fused->output_moments.first) leave_moments(&c->output[0], &c->fused->output_moments);
     free(x);
 }
 
 static void conv_backward_to(const nn_call *c) {
     nn_call d = *c, norm;
-    if (!c->maker) {
+    nn_gradients grad = *c->grad, norm_grad;
+    if (!c->fused->maker) {
         nn_op_convolution.ref.backward(c);
         return;
     }
-    norm = *c->maker;
-    float *x = normalised(c->maker, &d.input[0], 0), *dx = copy_of(&d.input[0], NULL);
-    d.input_grad[0] = norm.output_grad[0] = dx;
-    d.accumulate[0] = false;
+    norm = *c->fused->maker;
+    norm_grad = *norm.grad;
+    d.grad = &grad;
+    norm.grad = &norm_grad;
+    float *x = normalised(c->fused->maker, &d.input[0], 0), *dx = copy_of(&d.input[0], NULL);
+    grad.input[0] = norm_grad.output[0] = dx;
+    grad.accumulate[0] = false;
     norm.output[0] = d.input[0];
     nn_op_convolution.ref.backward(&d);
     norm_backward(&norm);
@@ -127,54 +135,60 @@ static void conv_backward_to(const nn_call *c) {
 
 static void conv_backward(const nn_call *c) {
     nn_call d = *c;
-    if (c->output_linear.first) {
-        d.output_grad[0] = copy_of(&c->output[0], c->output_grad[0]);
-        add_linear(&c->output[0], &c->output_linear, 1, d.output_grad[0]);
+    nn_gradients grad = *c->grad;
+    d.grad = &grad;
+    if (c->fused->output_linear.first) {
+        grad.output[0] = copy_of(&c->output[0], c->grad->output[0]);
+        add_linear(&c->output[0], &c->fused->output_linear, 1, grad.output[0]);
         parts_applied++;
     }
     conv_backward_to(&d);
-    if (c->output_linear.first) free(d.output_grad[0]);
+    if (c->fused->output_linear.first) free(grad.output[0]);
 }
 
 /* ---- pooling ---- */
 
 static void pool_forward(const nn_call *c) {
     nn_op_average_pool.ref.forward(c);
-    if (c->output_moments.first) leave_moments(&c->output[0], &c->output_moments);
+    if (c->fused->output_moments.first) leave_moments(&c->output[0], &c->fused->output_moments);
 }
 
 static void pool_backward(const nn_call *c) {
     nn_call d = *c;
-    d.output_grad[0] = copy_of(&c->output[0], c->output_grad[0]);
-    if (c->output_linear.first) add_linear(&c->output[0], &c->output_linear, 1, d.output_grad[0]);
+    nn_gradients grad = *c->grad;
+    d.grad = &grad;
+    grad.output[0] = copy_of(&c->output[0], c->grad->output[0]);
+    if (c->fused->output_linear.first) add_linear(&c->output[0], &c->fused->output_linear, 1, grad.output[0]);
     nn_op_average_pool.ref.backward(&d);
-    free(d.output_grad[0]);
+    free(grad.output[0]);
 }
 
 /* ---- the device ---- */
 
 static bool yes(const nn_call *c) {
     (void)c;
-    return share;
+    return fuse;
 }
 
 /* Those of one pixel only where they have taken in what is before them. */
-static bool gives_moments(const nn_call *c) { return share && (c->maker || c->input[1].shape->dim[1] > 1); }
+static bool gives_moments(const nn_call *c) { return fuse && (c->fused->maker || c->input[1].shape->dim[1] > 1); }
 
 static bool absorbs(const nn_call *c, const char *op, const nn_call *maker) {
     (void)c;
-    return share && strcmp(op, "batch_norm") == 0 && maker->moments.first;
+    return fuse && strcmp(op, "batch_norm") == 0 && maker->fused->moments.first;
 }
 
 static size_t conv_workspace(const nn_call *c) { return nn_op_convolution.ref.workspace(c); }
 
 static const nn_kernels conv_kernels = {
-    .forward = conv_forward, .backward = conv_backward, .workspace = conv_workspace};
-static const nn_kernels norm_kernels = {.forward = norm_forward, .backward = norm_backward};
-static const nn_kernels pool_kernels = {.forward = pool_forward, .backward = pool_backward};
-static const nn_sharing conv_sharing = {.gives_moments = gives_moments, .takes_linear = yes, .absorbs = absorbs};
-static const nn_sharing norm_sharing = {.takes_moments = true, .leaves_linear = true};
-static const nn_sharing pool_sharing = {.gives_moments = yes, .takes_linear = yes};
+    .forward = conv_forward,
+    .backward = conv_backward,
+    .workspace = conv_workspace,
+    .fusion = {.gives_moments = gives_moments, .takes_linear = yes, .absorbs = absorbs}};
+static const nn_kernels norm_kernels = {
+    .forward = norm_forward, .backward = norm_backward, .fusion = {.takes_moments = true, .leaves_linear = true}};
+static const nn_kernels pool_kernels = {
+    .forward = pool_forward, .backward = pool_backward, .fusion = {.gives_moments = yes, .takes_linear = yes}};
 
 static const nn_backend_op ops[] = {{"convolution", &conv_kernels},
                                     {"batch_norm", &norm_kernels},
@@ -183,15 +197,13 @@ static const nn_backend_op ops[] = {{"convolution", &conv_kernels},
                                     {"linear", &nn_op_linear.ref},
                                     {"cross_entropy", &nn_op_cross_entropy.ref},
                                     {NULL, NULL}};
-static const nn_backend_sharing sharing[] = {
-    {"convolution", &conv_sharing}, {"batch_norm", &norm_sharing}, {"average_pool", &pool_sharing}, {NULL, NULL}};
-static const nn_backend device = {.name = "test", .ops = ops, .device = &fake_device_functions, .sharing = sharing};
+static const nn_backend device = {.name = "test", .ops = ops, .device = &fake_device_functions};
 
 /* ---- one step ---- */
 
-static small_vision run(bool sharing_is_on, float *loss) {
+static small_vision run(bool fusion_is_on, float *loss) {
     const densenet_settings d = small_densenet();
-    share = sharing_is_on;
+    fuse = fusion_is_on;
     small_vision s = small_vision_make_with(&d, &device);
     *loss = small_vision_loss(&s);
     CHECK_INT(nn_params_fetch(s.params), ADAMOD_OK);
@@ -204,7 +216,7 @@ static void check_same(const nn_param *list, int n, const float *a, const float 
     }
 }
 
-TEST(ops_that_share_train_as_those_that_do_not) {
+TEST(fused_ops_train_as_those_that_are_not) {
     float loss = 0, same = 0;
     small_vision alone = run(false, &loss);
     const nn_params *a = alone.params;
@@ -244,13 +256,13 @@ TEST(norms_of_several_processes_stay_to_themselves) {
     bool any = false;
     float loss = 0;
     small_vision alone = run(false, &loss);
-    CHECK_INT(nn_plan_share(alone.plan, add_nothing, &calls, true, &any), ADAMOD_OK);
+    CHECK_INT(nn_plan_sync(alone.plan, add_nothing, &calls, true, &any), ADAMOD_OK);
     CHECK(!any);
     d.model.sync_norm = true;
-    share = true;
+    fuse = true;
     taken_in = moments_found = parts_applied = 0;
     small_vision s = small_vision_make_with(&d, &device);
-    CHECK_INT(nn_plan_share(s.plan, add_nothing, &calls, true, &any), ADAMOD_OK);
+    CHECK_INT(nn_plan_sync(s.plan, add_nothing, &calls, true, &any), ADAMOD_OK);
     CHECK(any);
     for (int i = 0; i < 3; i++) {
         CHECK_INT(nn_plan_replay(s.plan, 0, both_ways, s.plan), ADAMOD_OK);
@@ -262,4 +274,4 @@ TEST(norms_of_several_processes_stay_to_themselves) {
     small_vision_free(&s);
 }
 
-RUN_TESTS(ENTRY(ops_that_share_train_as_those_that_do_not), ENTRY(norms_of_several_processes_stay_to_themselves))
+RUN_TESTS(ENTRY(fused_ops_train_as_those_that_are_not), ENTRY(norms_of_several_processes_stay_to_themselves))

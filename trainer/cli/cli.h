@@ -108,8 +108,9 @@ int cli_text_bpe_learn(int argc, char **argv);
 int cli_text_bpe_apply(int argc, char **argv);
 int cli_text_bpe_vocab(int argc, char **argv);
 /* Where the trainer is built. */
-adamod_status cli_trainer_status(void);                 /* on CUDA: see experiment_cuda_status */
-adamod_status cli_trainer_lstm(char *out, size_t size); /* on CUDA: see nn_device_lstm */
+adamod_status cli_trainer_status(void); /* on CUDA: see experiment_cuda_status */
+/* Note i on how CUDA runs an op: its name, its title and a line. False: there are no more. */
+bool cli_trainer_note(int i, const char **op, const char **title, char *line, size_t size);
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_report(int argc, char **argv);

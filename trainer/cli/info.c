@@ -95,13 +95,19 @@ static const struct {
 } of_ranks[] = {{"MPI", "mpi", comm_library}, {"NCCL", "nccl", nccl_library}};
 enum { RANKS = sizeof of_ranks / sizeof *of_ranks };
 
-/* How LSTM layers run on a GPU; empty: not at all. */
-static const char *lstm_on_cuda(void) {
-    static char text[96];
+/* How a GPU runs op number i of those with something to say. */
+typedef struct op_note {
+    const char *op, *title;
+    char line[96];
+} op_note;
+
+static bool note_on_cuda(int i, op_note *out) {
 #ifdef ADAMOD_TRAINER
-    if (cli_trainer_status() || cli_trainer_lstm(text, sizeof text)) *text = '\0';
+    return !cli_trainer_status() && cli_trainer_note(i, &out->op, &out->title, out->line, sizeof out->line);
+#else
+    (void)i, (void)out;
+    return false;
 #endif
-    return text;
 }
 
 static void print_text(const machine *m) {
@@ -127,8 +133,12 @@ static void print_text(const machine *m) {
     }
     const char *why = off ? NULL : why_no_training();
     if (why) printf("training on CUDA  off: %s\n", why);
-    const char *lstm = off ? "" : lstm_on_cuda();
-    if (*lstm) printf("LSTM on CUDA      %s\n", lstm);
+    op_note note;
+    for (int i = 0; !off && note_on_cuda(i, &note); i++) {
+        char title[32];
+        snprintf(title, sizeof title, "%s on CUDA", note.title);
+        printf("%-17s %s\n", title, note.line);
+    }
     for (int i = 0; i < RANKS; i++) {
         char found[256];
         const bool there = of_ranks[i].find(found, sizeof found);
@@ -161,9 +171,10 @@ static void print_json(const machine *m) {
     printf(", \"cuda_training_off\": ");
     if (why) cli_json_string(stdout, why);
     else printf("null");
-    if (!why && *lstm_on_cuda()) {
-        printf(", \"cuda_lstm\": ");
-        cli_json_string(stdout, lstm_on_cuda());
+    op_note note;
+    for (int i = 0; !why && note_on_cuda(i, &note); i++) {
+        printf(", \"cuda_%s\": ", note.op);
+        cli_json_string(stdout, note.line);
     }
     for (int i = 0; i < RANKS; i++) {
         char found[256];

@@ -17,7 +17,15 @@
 #include <unistd.h>
 
 adamod_status cli_trainer_status(void) { return experiment_cuda_status(); }
-adamod_status cli_trainer_lstm(char *out, size_t size) { return nn_device_lstm("cuda", out, size); }
+
+bool cli_trainer_note(int i, const char **op, const char **title, char *line, size_t size) {
+    nn_note note;
+    if (nn_device_note("cuda", i, &note) || !note.op) return false;
+    *op = note.op;
+    *title = note.title;
+    snprintf(line, size, "%s", note.text);
+    return true;
+}
 
 static atomic_int stop_wanted, save_wanted;
 static atomic_int reading; /* a run reads its data, which nothing interrupts, and has nothing to save yet */

@@ -66,7 +66,7 @@ static nn_value transition(nn_graph *g, const densenet_settings *s, nn_value x) 
 /* ---- the whole ---- */
 
 nn_value densenet_build(nn_graph *g, const densenet_settings *s, nn_value images, int classes) {
-    if (s->model.sync_norm) nn_share_norms(g);
+    if (s->model.sync_norm) nn_sync_norms(g);
     int layers[VISION_STAGES];
     const int blocks = vision_list(s->model.blocks, VISION_BLOCKS, layers);
     nn_value x = vision_convolution(g, "stem", images, s->model.stem, 3, 1, fan_in);

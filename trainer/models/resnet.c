@@ -88,7 +88,7 @@ static nn_value stem(nn_graph *g, const resnet_settings *s, nn_value images, int
 }
 
 nn_value resnet_build(nn_graph *g, const resnet_settings *s, nn_value images, int classes) {
-    if (s->model.sync_norm) nn_share_norms(g);
+    if (s->model.sync_norm) nn_sync_norms(g);
     int blocks[VISION_STAGES], widths[VISION_STAGES], all = 0;
     const int stages = vision_list(s->model.blocks, VISION_BLOCKS, blocks);
     const bool fixup = strcmp(s->model.norm, "fixup") == 0;

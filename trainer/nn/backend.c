@@ -42,10 +42,3 @@ const nn_backend *nn_backend_find(const char *name) {
     pthread_mutex_unlock(&lock);
     return cuda;
 }
-
-nn_sharing nn_backend_sharing_of(const nn_backend *backend, const char *op) {
-    for (const nn_backend_sharing *s = backend->sharing; s && s->op; s++) {
-        if (strcmp(s->op, op) == 0) return *s->sharing;
-    }
-    return (nn_sharing){0};
-}

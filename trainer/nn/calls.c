@@ -200,10 +200,10 @@ static void nn_hand_on_bias(nn_plan *plan, plan_step *step, int k, const int *wr
     const nn_value bias = maker->bias ? maker->input[maker->bias] : -1;
     if (bias < 0 || writers[bias] != 1 || nn_numbers(&g->values[bias].shape) != nn_columns(&g->values[v].shape)) return;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
-        nn_call *c = &plan->steps[s].call;
+        nn_gradients *other = &plan->steps[s].grad;
         if (plan->steps[s].node != maker) continue;
-        step->call.row_sums[k] = c->input_grad[maker->bias];
-        c->input_grad[maker->bias] = NULL;
+        step->grad.row_sums[k] = other->input[maker->bias];
+        other->input[maker->bias] = NULL;
     }
 }
 
@@ -237,8 +237,14 @@ static void nn_begin_calls(nn_plan *plan, const int *writers) {
         c->pool = plan->options.pool;
         c->training = plan->options.training;
         c->constant = plan->options.constant;
-        c->node = (uint64_t)(node - g->nodes);
-        if (plan->on_device) c->precision = plan->on_device->precision;
+        c->grad = &step->grad;
+        c->fused = &step->fused;
+        c->sync = &step->sync;
+        if (plan->on_device) {
+            c->device = &step->device;
+            step->device.node = (uint64_t)(node - g->nodes);
+            step->device.precision = plan->on_device->precision;
+        }
         for (int k = 0; k < NN_MAX_OUTPUTS; k++) c->output[k] = nn_array_shape(plan, node->output[k]);
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];
@@ -246,10 +252,10 @@ static void nn_begin_calls(nn_plan *plan, const int *writers) {
             if (v >= 0 && nn_reads_full(node, k) && c->input[k].type == NN_BF16) c->input[k].type = NN_F32;
             if (!step->backward || v < 0) continue;
             const bool param = g->values[v].source == NN_FROM_PARAM;
-            c->input_grad_type[k] = param ? NN_F32 : plan->type[v];
-            if (param) c->input_grad[k] = nn_plan_grad_address(plan, v);
+            step->grad.type[k] = param ? NN_F32 : plan->type[v];
+            if (param) step->grad.input[k] = nn_plan_grad_address(plan, v);
         }
-        if (step->backward && nn_may_wait(plan, node, writers)) c->sums = &plan->sums;
+        if (step->backward && nn_may_wait(plan, node, writers)) step->grad.sums = &plan->sums;
     }
 }
 
@@ -257,21 +263,20 @@ void nn_plan_finish_calls(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     for (int s = 0; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
-        nn_call *c = &step->call;
         const nn_node *node = step->node;
-        c->saved = nn_address(plan, &plan->saved[node - g->nodes]);
+        step->call.saved = nn_address(plan, &plan->saved[node - g->nodes]);
         if (plan->on_device) {
-            c->stream = plan->f->stream(plan->on_device->device);
-            c->random = &((const plan_header *)(const void *)plan->traffic.device_inputs)->random;
+            step->device.stream = plan->f->stream(plan->on_device->device);
+            step->device.random = &((const plan_header *)(const void *)plan->traffic.device_inputs)->random;
         }
         if (!step->backward) continue;
-        if (step->partials.bytes) c->partials = nn_address(plan, &step->partials);
+        if (step->partials.bytes) step->grad.partials = nn_address(plan, &step->partials);
         for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
-            if (step->given >> k & 1) c->output_grad[k] = nn_plan_grad_address(plan, node->output[k]);
+            if (step->given >> k & 1) step->grad.output[k] = nn_plan_grad_address(plan, node->output[k]);
         }
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];
-            if (v >= 0 && g->values[v].source != NN_FROM_PARAM) c->input_grad[k] = nn_plan_grad_address(plan, v);
+            if (v >= 0 && g->values[v].source != NN_FROM_PARAM) step->grad.input[k] = nn_plan_grad_address(plan, v);
         }
     }
 }
@@ -280,7 +285,7 @@ void nn_plan_bind(nn_plan *plan, plan_step *step) {
     for (int k = 0; k < step->node->n_inputs; k++) step->call.input[k] = nn_array_read(plan, step->node, k);
     for (int k = 0; k < NN_MAX_OUTPUTS; k++) step->call.output[k] = nn_array_of(plan, step->node->output[k]);
     step->call.workspace = plan->workspace;
-    step->call.key = nn_key(plan->seed, plan->random_step, step->call.node);
+    step->call.key = nn_key(plan->seed, plan->random_step, (uint64_t)(step->node - plan->graph->nodes));
 }
 
 /* ---- pairs ---- */
@@ -325,11 +330,11 @@ static void nn_pair_steps(nn_plan *plan, const int *writers) {
         if (!nn_can_pair(plan, step, writers)) continue;
         for (int t = s - 1; t >= plan->n_forward && t >= s - PAIR_STEPS; t--) {
             plan_step *other = &plan->steps[t];
-            if (other->paired_in || other->call.paired_with || !nn_can_pair(plan, other, writers) ||
+            if (other->paired_in || other->grad.paired_with || !nn_can_pair(plan, other, writers) ||
                 !nn_alike(plan->graph, step->node, other->node))
                 continue;
             other->paired_in = s;
-            step->call.paired_with = &other->call;
+            step->grad.paired_with = &other->call;
             break;
         }
     }

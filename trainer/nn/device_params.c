@@ -66,10 +66,14 @@ adamod_status nn_device_status(const char *device) {
     return status;
 }
 
-adamod_status nn_device_lstm(const char *device, char *out, size_t size) {
+adamod_status nn_device_note(const char *device, int i, nn_note *out) {
     nn_device_params *on;
     const adamod_status status = open_device(device, NN_FULL, &on);
-    snprintf(out, size, "%s", on ? on->backend->device->info(on->device).lstm : "");
+    *out = (nn_note){0};
+    for (const nn_backend_op *x = on ? on->backend->ops : NULL; x && x->op; x++) {
+        nn_note note;
+        if (x->kernels->note && x->kernels->note(&note) && i-- == 0) *out = note;
+    }
     nn_device_params_free(on);
     return status;
 }

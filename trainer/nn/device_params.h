@@ -4,12 +4,12 @@
 
 #include "nn/backend.h"
 
-/* A constant that is there: the host's numbers, and where they are on the device. */
+/* A constant on the device. */
 typedef struct nn_device_array {
     const void *host;
     void *data;
     size_t bytes;
-    int plans; /* that use it */
+    int plans; /* number of plans that use it */
 } nn_device_array;
 
 typedef struct nn_device_params {
@@ -18,7 +18,7 @@ typedef struct nn_device_params {
     char name[48]; /* "cuda:0" */
     nn_precision precision;
     float *data, *grad, *states; /* as nn_params has them; states NULL: there are none */
-    void *half;                  /* data as bf16, if the precision is mixed: the optimizer writes both */
+    void *half;                  /* data as bf16, in mixed precision: the optimizer writes both */
     int64_t count, state_count;  /* numbers */
     nn_device_array *constants;
     int n_constants;
@@ -26,11 +26,11 @@ typedef struct nn_device_params {
 
 void nn_device_params_free(nn_device_params *on);
 
-/* Brings a constant to the device for one more plan, if it is not there yet. The host's address is what tells one constant
- * from another, so that it must go with the last plan that uses it: other numbers may be there later. */
+/* Holds a constant on the device for one more plan. Constants are known by the host's address, so a constant must be
+ * dropped with its last plan: other numbers may have that address later. */
 adamod_status nn_device_keep_constant(nn_device_params *on, const void *host, size_t bytes);
 void nn_device_drop_constant(nn_device_params *on, const void *host);
-/* Where it is; NULL: it is not there. */
+/* Its memory on the device; NULL: it is not there. */
 void *nn_device_constant(const nn_device_params *on, const void *host);
 
 #endif

@@ -33,10 +33,10 @@ static bool moments_fit(const nn_plan *plan, nn_value whole) {
     for (int s = 0; s < plan->n_forward; s++) {
         const plan_step *step = &plan->steps[s];
         if (is_joined(plan, step->node)) continue;
-        wanted = wanted || (lies_in(plan, step->node->input[0], whole) && step->sharing.takes_moments);
+        wanted = wanted || (lies_in(plan, step->node->input[0], whole) && step->fusion.takes_moments);
         for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
             if (!lies_in(plan, step->node->output[k], whole)) continue;
-            if (k > 0 || !step->sharing.gives_moments || !step->sharing.gives_moments(&step->call)) return false;
+            if (k > 0 || !step->fusion.gives_moments || !step->fusion.gives_moments(&step->call)) return false;
         }
     }
     return wanted;
@@ -47,8 +47,8 @@ static void tell_moments(nn_plan *plan, nn_value whole, float *first) {
         plan_step *step = &plan->steps[s];
         const nn_value x = step->node->input[0], y = step->node->output[0];
         if (is_joined(plan, step->node)) continue;
-        if (lies_in(plan, x, whole) && step->sharing.takes_moments) step->call.moments = pairs_of(plan, first, x);
-        if (!step->backward && lies_in(plan, y, whole)) step->call.output_moments = pairs_of(plan, first, y);
+        if (lies_in(plan, x, whole) && step->fusion.takes_moments) step->fused.moments = pairs_of(plan, first, x);
+        if (!step->backward && lies_in(plan, y, whole)) step->fused.output_moments = pairs_of(plan, first, y);
     }
 }
 
@@ -56,17 +56,17 @@ static void tell_moments(nn_plan *plan, nn_value whole, float *first) {
 
 /* Whether all that write the gradient take care of the part, and all that read it do. */
 static bool linear_fits(const nn_plan *plan, nn_value whole) {
-    if (!nn_plan_shares_block(plan, whole) || plan->options.loss == whole) return false;
+    if (!nn_plan_overlaps(plan, whole) || plan->options.loss == whole) return false;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         const plan_step *step = &plan->steps[s];
-        const nn_sharing *sharing = &step->sharing;
+        const nn_fusion *fusion = &step->fusion;
         if (is_joined(plan, step->node)) continue;
         for (int k = 0; k < step->node->n_inputs; k++) {
-            if (lies_in(plan, step->node->input[k], whole) && (k > 0 || !sharing->leaves_linear)) return false;
+            if (lies_in(plan, step->node->input[k], whole) && (k > 0 || !fusion->leaves_linear)) return false;
         }
         for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
             if (!lies_in(plan, step->node->output[k], whole)) continue;
-            if (k > 0 || !sharing->takes_linear || !sharing->takes_linear(&step->call)) return false;
+            if (k > 0 || !fusion->takes_linear || !fusion->takes_linear(&step->call)) return false;
         }
     }
     return true;
@@ -77,8 +77,8 @@ static void tell_linear(nn_plan *plan, nn_value whole, float *first) {
         plan_step *step = &plan->steps[s];
         const nn_value x = step->node->input[0], y = step->node->output[0];
         if (is_joined(plan, step->node)) continue;
-        if (lies_in(plan, x, whole)) step->call.linear = pairs_of(plan, first, x);
-        if (step->backward && lies_in(plan, y, whole)) step->call.output_linear = pairs_of(plan, first, y);
+        if (lies_in(plan, x, whole)) step->fused.linear = pairs_of(plan, first, x);
+        if (step->backward && lies_in(plan, y, whole)) step->fused.output_linear = pairs_of(plan, first, y);
     }
 }
 
@@ -89,7 +89,7 @@ static bool may_have_pairs(const nn_plan *plan, nn_value v) {
     bool may = false;
     if (plan->graph->values[v].source != NN_FROM_NODE || plan->place[v].in != v) return false;
     for (int s = 0; !may && s < plan->n_forward; s++)
-        may = plan->steps[s].sharing.takes_moments && lies_in(plan, plan->steps[s].node->input[0], v);
+        may = plan->steps[s].fusion.takes_moments && lies_in(plan, plan->steps[s].node->input[0], v);
     return may;
 }
 
@@ -103,17 +103,17 @@ static adamod_status make_room(nn_plan *plan, int64_t *room) {
         if (room[v] >= 0) floats += 4 * nn_last_dimension(&g->values[v].shape);
     }
     if (!floats) return ADAMOD_OK;
-    plan->shared_bytes = (size_t)floats * sizeof(float);
-    const adamod_status status = plan->f->allocate(plan->on_device->device, &memory, plan->shared_bytes);
-    plan->shared = memory;
+    plan->pairs_bytes = (size_t)floats * sizeof(float);
+    const adamod_status status = plan->f->allocate(plan->on_device->device, &memory, plan->pairs_bytes);
+    plan->pairs = memory;
     return status;
 }
 
 /* What was told before stays. */
-static void share_pairs(nn_plan *plan, const int64_t *room) {
+static void assign_pairs(nn_plan *plan, const int64_t *room) {
     for (nn_value v = 0; v < plan->graph->n_values; v++) {
         if (room[v] < 0) continue;
-        float *const first = plan->shared + room[v];
+        float *const first = plan->pairs + room[v];
         if (moments_fit(plan, v)) tell_moments(plan, v, first);
         if (linear_fits(plan, v)) tell_linear(plan, v, first + 2 * nn_last_dimension(&plan->graph->values[v].shape));
     }
@@ -144,20 +144,20 @@ static int backward_of(const nn_plan *plan, const nn_node *node) {
 
 static bool can_absorb(const nn_plan *plan, int s, int maker) {
     const plan_step *step = &plan->steps[s], *other = &plan->steps[maker];
-    if (plan->options.shares && other->node->synced) return false;
-    return step->sharing.absorbs && step->sharing.absorbs(&step->call, other->node->op->name, &other->call);
+    if (plan->options.synced && other->node->synced) return false;
+    return step->fusion.absorbs && step->fusion.absorbs(&step->call, other->node->op->name, &other->call);
 }
 
 static void absorb(nn_plan *plan, int s, int maker) {
     plan_step *other = &plan->steps[maker];
-    plan->steps[s].call.maker = &other->call;
+    plan->steps[s].fused.maker = &other->call;
     other->done_in = s;
     other->kernels = (nn_kernels){.forward = done_elsewhere, .backward = done_elsewhere};
 }
 
 static void absorb_makers(nn_plan *plan) {
     for (int s = 1; s < plan->n_forward; s++) {
-        if (!plan->steps[s].sharing.absorbs || plan->steps[s].call.maker || !follows_alone(plan, s)) continue;
+        if (!plan->steps[s].fusion.absorbs || plan->steps[s].fused.maker || !follows_alone(plan, s)) continue;
         const int back = backward_of(plan, plan->steps[s].node);
         if (back < 0 || back + 1 >= plan->n_steps || plan->steps[back + 1].node != plan->steps[s - 1].node) continue;
         if (!can_absorb(plan, s, s - 1) || !can_absorb(plan, back, back + 1)) continue;
@@ -172,10 +172,10 @@ adamod_status nn_plan_fuse(nn_plan *plan) {
     int64_t *room = calloc((size_t)plan->graph->n_values + 1, sizeof *room);
     adamod_status status =
         room ? make_room(plan, room) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan's values");
-    if (!status && plan->shared) {
-        share_pairs(plan, room);
+    if (!status && plan->pairs) {
+        assign_pairs(plan, room);
         absorb_makers(plan);
-        share_pairs(plan, room);
+        assign_pairs(plan, room);
         absorb_makers(plan);
     }
     free(room);

@@ -1,4 +1,4 @@
-/* The graph's inside, for the plan. */
+/* The inside of a graph, for the plan. */
 #ifndef ADAMOD_NN_GRAPH_H
 #define ADAMOD_NN_GRAPH_H
 
@@ -10,12 +10,12 @@ typedef struct nn_value_info {
     nn_source source;
     nn_type type;
     nn_shape shape;
-    int index;            /* of the node, of the parameter, or of the persistent state */
-    int which;            /* of the node's outputs */
+    int index;            /* of the node, the parameter or the persistent state */
+    int which;            /* number among the node's outputs */
     char *name;           /* of an input, constant or output; NULL: none */
-    bool output;          /* is read after a run */
-    bool kept;            /* is copied after a run */
-    bool state;           /* an input that stays */
+    bool output;          /* read after a run: nn_output */
+    bool kept;            /* copied after a run: nn_keep */
+    bool state;           /* an input that stays: nn_state */
     int32_t pad;          /* of an input */
     const void *constant; /* the caller's numbers */
     bool has_grad;        /* a parameter, or computed from one */
@@ -35,14 +35,14 @@ struct nn_graph {
     char scope[256];         /* "encoder.0.self_qkv." */
     size_t scope_length[16]; /* before each push */
     int scope_depth;
-    bool shares_norms;
+    bool synced_norms;
     char error[256]; /* the first mistake; empty: none */
 };
 
-/* Adds one like that to a list of n, which have count numbers in all; NULL without memory. */
+/* Appends a copy of like to a list of n parameters with count numbers; NULL without memory. */
 nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param *like);
 
-/* The value in whose memory v is written, through any number of ops; v itself: it has memory of its own. */
+/* The value in whose memory v is written, through any number of aliases; v itself: it has its own memory. */
 nn_value nn_memory_of(const nn_graph *g, nn_value v);
 
 /* "[src, 512]" */

@@ -98,7 +98,7 @@ static nn_value step_gradients(const written *w, plan_step *step) {
         if (v < 0 || !g->values[v].has_grad) continue;
         const extent e = extent_of(w, v);
         if (e == SOME) return v;
-        step->call.accumulate[k] = e == ALL;
+        step->grad.accumulate[k] = e == ALL;
         mark(w, v);
     }
     return -1;
@@ -144,7 +144,7 @@ bool nn_plan_join(nn_plan *plan) {
     return memory;
 }
 
-bool nn_plan_shares_block(const nn_plan *plan, nn_value v) {
+bool nn_plan_overlaps(const nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     return plan->place[v].in != v || (info->source == NN_FROM_NODE && plan->graph->nodes[info->index].op->joins);
 }

@@ -1,42 +1,41 @@
-/* kernel.h - for who writes kernels: what a call is given, and what may be left to the plan.
+/* kernel.h - for kernel authors: what a call is given, and what a kernel may leave to the plan.
  *
- * An op has up to two kernels in each backend, forward and backward; the reference ones (ops/NAME.c) say what is right.
- * A kernel has no state: all it needs is in its nn_call, which the plan fills. It neither allocates nor waits.
+ * An op has up to two kernels in each backend, forward and backward; the reference kernels (ops/NAME.c) define the result.
+ * A kernel has no state: the plan puts all it needs into its nn_call. It neither allocates nor waits.
  *
  *   on the host    rows are those of this run; numbers are f32; work is cut into tasks for nn_parallel by shapes alone,
  *                  so that results do not depend on the number of threads
- *   on a device    pointers are the device's, and a kernel only enqueues work on call->stream. What it enqueues is
- *                  recorded and replayed, so rows are always the capacity; how many of them are live is in the device's
+ *   on a device    pointers are the device's, and a kernel only enqueues work on call->device->stream. That work is
+ *                  recorded and replayed, so rows are always the capacity; the number of live rows is in the device's
  *                  memory. Sums have an order that follows from sizes alone: no floating-point atomics */
 #ifndef ADAMOD_NN_KERNEL_H
 #define ADAMOD_NN_KERNEL_H
 
 #include "nn/nn.h"
 
-/* A value as a kernel sees it: memory, and the rows of this run. The last dimension is fastest. Arrays are contiguous,
- * unless the op says that it takes others (strided_inputs, strided_outputs in op.h): then an array may lie inside a wider
- * one, and its pixels are further apart than they have channels. A matrix has a pixel in each row. */
+/* A value as a kernel sees it: memory, and the rows of this run. The last dimension is fastest. An array is contiguous
+ * unless the op takes others (strided_inputs, strided_outputs in op.h): then it may lie inside a wider array, whose pixels
+ * are further apart than this one has channels. A matrix has a pixel in each row. */
 typedef struct nn_array {
-    void *data;               /* NULL: there is none (an optional input) */
+    void *data;               /* NULL: an optional input that is not there */
     int64_t rows, cols;       /* cols: the product of all dimensions but the first; 1 for a vector */
-    int64_t stride;           /* numbers from pixel to pixel: the last dimension, where contiguous. A gradient's is its
-                               * value's */
+    int64_t stride;           /* numbers from pixel to pixel, here and in the gradient */
     nn_type type;             /* on the host f32, i32 or u8; a device's plan may keep f32 values as bf16 */
-    int64_t offset;           /* numbers from the beginning of the array that it lies inside of */
-    const nn_shape *shape;    /* all dimensions: of images [rows, height, width, channels]; dim[0] is the capacity */
-    const int64_t *live_rows; /* on a device: how many of the rows belong to the batch; NULL: all of them */
+    int64_t offset;           /* numbers from the beginning of the array that it lies inside */
+    const nn_shape *shape;    /* all dimensions; images are [rows, height, width, channels]; dim[0] is the capacity */
+    const int64_t *live_rows; /* on a device: the number of rows that belong to the batch; NULL: all */
 } nn_array;
 
 /* A sum over rows that a backward pass leaves for its end: to_j = partials_0j + ... + partials_(n-1)j, added to what is
  * there if add. */
 typedef struct nn_sum {
     const float *partials;
-    int64_t stride, n, cols; /* of partials: from row to row, rows, columns */
+    int64_t stride, n, cols; /* partials: numbers from row to row, rows, columns */
     float *to;
     bool add;
 } nn_sum;
 
-/* Those of a pass, with room for NN_MAX_INPUTS of each step. */
+/* The sums of a pass, with room for NN_MAX_INPUTS of each step. */
 typedef struct nn_sums {
     nn_sum *list;
     int count;
@@ -48,98 +47,117 @@ typedef struct nn_channel_pairs {
     int64_t stride;
 } nn_channel_pairs;
 
-/* A running statistic takes what a batch adds to it. */
+/* A running statistic after a batch. */
 static inline float nn_run(float state, double momentum, double added) {
     return (float)((1 - momentum) * state + added);
 }
+
+/* What a backward call adds. In a forward call all of it is zero.
+ *
+ * A value's gradient has the value's type, so on a device output and input may point at bf16. A parameter's gradient is
+ * always f32, though the parameter may be given as bf16: see type. */
+typedef struct nn_gradients {
+    float *output[NN_MAX_OUTPUTS]; /* NULL: 0, as the loss does not depend on this output; never all of them */
+    float *input[NN_MAX_INPUTS];   /* NULL: not wanted */
+    nn_type type[NN_MAX_INPUTS];
+    bool accumulate[NN_MAX_INPUTS]; /* add to input, which holds something; else replace it */
+    /* The rest is for devices. */
+    float *partials; /* the floats that the kernels' partials asked for; they stay until the end of the backward pass */
+    nn_sums *sums;   /* takes what is to be summed at that end; NULL: sum at once */
+    /* Receives the sum over rows of an input's gradient, for inputs in the kernels' row_sums: the gradient of a bias that
+     * was added to the input. NULL: not wanted. accumulate is false for such an input; accumulate_sums is for all of
+     * them. */
+    float *row_sums[NN_MAX_INPUTS];
+    bool accumulate_sums;
+    /* backward_weights: another call of the same op and shapes, to be done with this one. It adds to gradients of
+     * parameters where this one does. NULL: none. */
+    const struct nn_call *paired_with;
+} nn_gradients;
+
+/* What a device adds. */
+typedef struct nn_on_device {
+    void *stream;
+    nn_precision precision;
+    const uint64_t *random; /* the run's key; the op's is nn_stream_key(*random, node) */
+    uint64_t node;
+} nn_on_device;
+
+/* What fusion adds, in training on a device; elsewhere all of it is zero. */
+typedef struct nn_fused {
+    /* Mean and variance of input 0's channels over the batch, known before forward; and room for those of output 0. */
+    nn_channel_pairs moments, output_moments;
+    /* Room for a part of input 0's gradient, which is input[0] + a + b x with a and b of its channel; and that part of
+     * output 0's. Kernels that leave nothing there write zeros where they do not accumulate. */
+    nn_channel_pairs linear, output_linear;
+    /* The call of the op that made input 0. These kernels do its work, too: input 0 and its gradient have no memory.
+     * NULL: none. */
+    const struct nn_call *maker;
+} nn_fused;
+
+/* What several processes add, for ops whose nodes are synced or have running outputs. */
+typedef struct nn_sync {
+    nn_add_up *add_up; /* sums numbers over processes, on a device in its memory; NULL: one process */
+    void *context;
+    /* On the host, in training: receives what a batch adds to running statistics, momentum times its own, output after
+     * output of the op's running, and leaves the statistics as they are. NULL: the statistics take it at once. */
+    double *added;
+} nn_sync;
 
 /* One call of an op's forward or backward kernel. */
 typedef struct nn_call {
     const void *attributes; /* the op's own struct: ops/attributes.h */
     nn_array input[NN_MAX_INPUTS];
-    nn_array output[NN_MAX_OUTPUTS]; /* one that aliases an input has that one's memory */
-    float *saved;                    /* what forward keeps for backward: node->saved, then the kernels' extra_saved */
-    /* Backward only. Gradients of values have the value's type, so on a device output_grad and input_grad may point at
-     * bf16. Those of parameters are always f32, though the parameter may be given as bf16: see input_grad_type. */
-    float *output_grad[NN_MAX_OUTPUTS]; /* NULL: 0, as the loss does not depend on this output; never all of them */
-    float *input_grad[NN_MAX_INPUTS];   /* NULL: not wanted */
-    nn_type input_grad_type[NN_MAX_INPUTS];
-    bool accumulate[NN_MAX_INPUTS]; /* add to input_grad, which holds something; else replace it */
-    /* Both. */
-    float *workspace; /* as many floats as the kernels' workspace function asked for */
+    nn_array output[NN_MAX_OUTPUTS]; /* an output that aliases an input has the input's memory */
+    float *saved;                    /* forward keeps this for backward: node->saved, then the kernels' extra_saved */
+    float *workspace;                /* the floats that the kernels' workspace function asked for */
+    void *prepared;                  /* the result of the kernels' prepare for this call */
     adamod_pool *pool;
+    uint64_t key; /* of this op's random numbers in this run: see random.h */
     bool training;
     bool constant; /* parameters are the same in every run */
-    uint64_t key;  /* of this op's random numbers in this run: see random.h */
-    nn_add_up
-        *add_up; /* of an op whose attributes say shared: over processes, on a device in its memory; NULL: alone */
-    void *add_context;
-    /* On a device only. */
-    const uint64_t *random; /* the run's key: the op's is nn_stream_key(*random, node) */
-    uint64_t node;
-    nn_precision precision;
-    void *stream;
-    void *prepared; /* what the kernels' prepare made for this call */
-    float
-        *partials; /* as many floats as the kernels' partials asked for; they stay until the end of the backward pass */
-    nn_sums *sums; /* where to note what is to be summed then; NULL: sum at once */
-    /* Where the sums over rows of input_grad go, for inputs that the kernels' row_sums has: the gradient of a bias that
-     * was added to the input. NULL: not wanted. accumulate is false for such an input; accumulate_sums is for all of
-     * them. */
-    float *row_sums[NN_MAX_INPUTS];
-    bool accumulate_sums;
-    /* Of backward_weights: another call of the same op and shapes that is to be done with this one, and adds to
-     * gradients of parameters where this one does. NULL: none. */
-    const struct nn_call *paired_with;
-    /* Mean and variance of input 0's channels over the batch, which are known when forward begins; and where forward leaves
-     * those of output 0, for others. Of calls in training. */
-    nn_channel_pairs moments, output_moments;
-    /* Where backward may leave a part of input 0's gradient: that is input_grad[0] + a + b x, with a and b of its channel.
-     * Kernels that leave nothing there write zeros where they do not accumulate. And where it finds that of output 0. */
-    nn_channel_pairs linear, output_linear;
-    /* The call of the op that made input 0, which the kernels do, too: input 0 and its gradient have no memory. NULL:
-     * none. */
-    const struct nn_call *maker;
-    /* On the host, in training: what a batch adds to running statistics, momentum times its own, goes here, output after
-     * output of the op's running; they stay as they are. NULL: they take it at once. */
-    double *added;
+    const nn_gradients *grad;
+    const nn_on_device *device; /* NULL: on the host */
+    const nn_fused *fused;
+    const nn_sync *sync;
 } nn_call;
 
 typedef void (*nn_kernel)(const nn_call *c);
 
-/* An op's kernels in one backend. All but forward may be NULL or 0. */
-typedef struct nn_kernels {
-    nn_kernel forward, backward; /* backward NULL: the op has none */
-    /* On a device: the part of backward that only parameters' gradients need, called after backward, or later, together
-     * with another's (paired_with). Input 0 is backward's own. NULL: backward does everything. */
-    nn_kernel backward_weights;
-    size_t (*workspace)(const nn_call *c); /* floats needed, asked at full capacity */
-    /* Once for each node and direction, when a plan is made and before workspace is asked: descriptors and choices that
-     * are the same in every run. output_grad is NULL for forward. */
-    adamod_status (*prepare)(const nn_call *c, void **prepared);
-    void (*release)(void *prepared);
-    /* On a device: floats that forward leaves for backward right behind those that the op saves, of which there are some.
-     * Asked as partials is. */
-    size_t (*extra_saved)(const nn_call *c);
-    /* On a device: floats in which backward leaves partial sums of parameters' gradients. Asked before values have
-     * memory: there are shapes, types, attributes and the parameters' gradients that are wanted. */
-    size_t (*partials)(const nn_call *c);
-    unsigned row_sums; /* bit i: backward gives the call's row_sums[i], too */
-    bool pairs;        /* backward_weights takes paired_with */
-    /* Whether this call, prepared, takes a slow way that other settings would avoid: which and why, for people. */
-    bool (*remark)(const nn_call *c, char *out, size_t size);
-} nn_kernels;
-
-/* What an op's kernels do for others, in training on a device. What is asked is asked when shapes, types and strides are
- * known, but no memory. */
-typedef struct nn_sharing {
+/* What an op's kernels can do for other ops, in training on a device. Functions are asked when shapes, types and strides
+ * are known, but no memory. */
+typedef struct nn_fusion {
     bool takes_moments;                      /* forward uses moments */
     bool (*gives_moments)(const nn_call *c); /* whether forward can leave output_moments; NULL: no */
     bool leaves_linear;                      /* backward takes care of linear */
     bool (*takes_linear)(const nn_call *c);  /* whether backward adds output_linear; NULL: no */
-    /* Whether forward and backward can do the work of the op that made input 0, which nobody else reads; NULL: no. */
+    /* Whether forward and backward can do the work of the op that made input 0, which nothing else reads; NULL: no. */
     bool (*absorbs)(const nn_call *c, const char *maker_op, const nn_call *maker);
-} nn_sharing;
+} nn_fusion;
+
+/* An op's kernels in one backend. All but forward may be NULL or 0. */
+typedef struct nn_kernels {
+    nn_kernel forward, backward; /* backward NULL: the op has none */
+    /* On a device: the part of backward that only parameters' gradients need, called after backward, or later together
+     * with another's (paired_with). Input 0's gradient is backward's own. NULL: backward does everything. */
+    nn_kernel backward_weights;
+    size_t (*workspace)(const nn_call *c); /* floats needed, asked at full capacity */
+    /* Makes descriptors and choices that are the same in every run: once for each node and direction, when a plan is made
+     * and before workspace is asked. */
+    adamod_status (*prepare)(const nn_call *c, void **prepared);
+    void (*release)(void *prepared);
+    /* On a device: floats that forward leaves for backward right behind those that the op saves, which must be some.
+     * Asked as partials is. */
+    size_t (*extra_saved)(const nn_call *c);
+    /* On a device: floats in which backward leaves partial sums of parameters' gradients. Asked before values have
+     * memory: shapes, types, attributes and the wanted gradients of parameters are known. */
+    size_t (*partials)(const nn_call *c);
+    unsigned row_sums; /* bit i: backward gives row_sums[i], too */
+    bool pairs;        /* backward_weights takes paired_with */
+    /* Whether this call, prepared, takes a slow way that other settings would avoid: which and why, for people. */
+    bool (*remark)(const nn_call *c, char *out, size_t size);
+    bool (*note)(nn_note *out); /* how the open device runs this op, for people; false: there is nothing to say */
+    nn_fusion fusion;
+} nn_kernels;
 
 /* Runs task(context, i) for i in 0..n-1 on the pool; which thread runs what must not matter to the result. */
 void nn_parallel(adamod_pool *pool, int64_t n, void (*task)(void *context, int64_t i), void *context);
@@ -153,7 +171,7 @@ static inline int64_t nn_columns(const nn_shape *s) {
 
 static inline int64_t nn_last_dimension(const nn_shape *s) { return s->ndim ? s->dim[s->ndim - 1] : 1; }
 
-/* Of images and matrices, for ops that take strided ones: the last dimension, and how many times it is there. */
+/* Channels of images or columns of a matrix; and how many pixels or rows have them. */
 static inline int64_t nn_channels(const nn_array *a) { return nn_last_dimension(a->shape); }
 static inline int64_t nn_pixels(const nn_array *a) { return a->rows * (a->cols / nn_channels(a)); }
 

@@ -59,7 +59,7 @@ static void nn_use_outputs(nn_plan *plan, const plan_step *step, int s, unsigned
         const nn_value v = step->node->output[k];
         if (v < 0 || (k == 0 && step->done_in)) continue;
         const nn_value_info *info = &plan->graph->values[v];
-        const bool read = needs & (NN_NEEDS_OUTPUT << k) || (k == 0 && step->call.output_linear.first);
+        const bool read = needs & (NN_NEEDS_OUTPUT << k) || (k == 0 && step->fused.output_linear.first);
         if (read) nn_use(nn_data_of(plan, v), s);
         if (info->output || info->kept) nn_use(nn_data_of(plan, v), plan->n_steps);
         if (step->given >> k & 1) nn_use(nn_grad_of(plan, v), s);
@@ -81,7 +81,7 @@ static void nn_use_in_step(nn_plan *plan, int i) {
         nn_use_for_weights(plan, step, step->paired_in ? step->paired_in : s);
     for (int k = 0; k < node->n_inputs; k++) {
         const nn_value v = node->input[k];
-        if (v < 0 || (k == 0 && step->call.maker)) continue;
+        if (v < 0 || (k == 0 && step->fused.maker)) continue;
         if (needs & (1u << k)) nn_use(nn_data_of(plan, v), s);
         if (step->backward && g->values[v].has_grad) nn_use(nn_grad_of(plan, v), s);
     }
@@ -109,7 +109,7 @@ static void nn_overlay(nn_plan *plan) {
         const nn_node *node = plan->steps[s].node;
         for (int k = 0; k < node->n_inputs; k++) {
             if (node->input[k] < 0 || !(node->op->in_place & (1u << k))) continue;
-            if (nn_plan_shares_block(plan, node->input[k])) continue;
+            if (nn_plan_overlaps(plan, node->input[k])) continue;
             piece *data = &plan->data[node->input[k]], *grad = &plan->grad[node->input[k]];
             if (data->last != s || grad->first != s || data->bytes != grad->bytes) continue;
             data->last = grad->last;
@@ -166,7 +166,7 @@ static bool nn_layout(nn_plan *plan) {
     if (all && scratch) qsort(all, (size_t)n, sizeof *all, nn_larger_first);
     for (int i = 0; all && scratch && i < n; i++) {
         nn_find_gap(all[i], all, i, scratch);
-        plan->unshared_bytes += all[i]->bytes;
+        plan->without_reuse_bytes += all[i]->bytes;
         if (all[i]->offset + all[i]->bytes > plan->block_bytes) plan->block_bytes = all[i]->offset + all[i]->bytes;
     }
     const bool done = all && scratch;

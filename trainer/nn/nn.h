@@ -1,16 +1,16 @@
-/* nn.h - a static graph of coarse ops, its derived backward pass, and plans that replay both without allocating.
+/* nn.h - a static graph of coarse ops, its backward pass, and plans that run both without allocating.
  *
  *   nn_params   named parameters and their gradients, one block each
- *   nn_graph    what is computed: values and the ops between them, built by the functions below
- *   nn_plan     how: order, memory by lifetime, kernels of a backend; run as often as wanted
+ *   nn_graph    values and the ops between them, built by the functions below
+ *   nn_plan     their order, memory by lifetime, and kernels of a backend; can be run any number of times
  *
  * A value is a matrix [rows, cols], or images [rows, height, width, channels], of f32, or of i32 for indices. The number
  * of rows may be a symbol (tokens, sentences, images of a batch): memory is planned for its capacity, and each run says
  * how many there are. Sequences of a batch stand end to end in the rows, without padding. Channels of an image come last
- * because tensor cores read them so; a library that likes another order chooses it inside its kernels.
+ * because tensor cores read them so; a library that wants another order converts inside its kernels.
  *
- * Building never fails half way: the first mistake (a shape that does not fit) is kept as a message, later calls do
- * nothing, and nn_plan_create returns it. */
+ * Building functions do not fail: the first mistake (a shape that does not fit) is kept as a message, later calls do
+ * nothing, and nn_plan_create reports it. */
 #ifndef ADAMOD_NN_H
 #define ADAMOD_NN_H
 
@@ -27,11 +27,11 @@
 
 typedef enum nn_type { NN_F32, NN_I32, NN_BF16, NN_U8 } nn_type; /* u8: constants only */
 
-/* How a device computes. Parameters, their gradients and all sums are f32 in each. */
+/* How a device computes. Parameters, their gradients and all sums are always f32. */
 typedef enum nn_precision {
     NN_FULL, /* f32 */
-    NN_TF32, /* f32, but products of matrices round their factors to 11 bits */
-    NN_MIXED /* values are bf16, and parameters as the products see them */
+    NN_TF32, /* f32, but matrix products round their factors to 11 bits */
+    NN_MIXED /* values are bf16, and so are the copies of parameters that matrix products read */
 } nn_precision;
 
 /* dim[0] is the capacity if rows is a symbol (> 0). */
@@ -49,9 +49,9 @@ typedef enum nn_init_kind {
     NN_NORMAL,  /* mean 0, standard deviation scale */
     NN_UNIFORM, /* within +- scale */
     NN_XAVIER,  /* uniform within +- sqrt(6 / (rows + columns)) of the matrix */
-    NN_FAN_IN, /* uniform within +- 1 / sqrt(fan in): the numbers that one output is computed from, which are the columns
-                 * of a matrix [out, in], and height * width * in of a convolution [out, height, width, in] */
-    NN_UNIT    /* uniform from 0 to scale */
+    NN_FAN_IN,  /* uniform within +- 1 / sqrt(fan in): the columns of a matrix [out, in], or height * width * in of a
+                 * convolution [out, height, width, in] */
+    NN_UNIT     /* uniform from 0 to scale */
 } nn_init_kind;
 
 typedef struct nn_init {
@@ -59,66 +59,69 @@ typedef struct nn_init {
     double scale;
 } nn_init;
 
-/* What a parameter is to the op that reads it. */
+/* The role of a parameter in the op that reads it. */
 typedef enum nn_param_kind { NN_WEIGHT, NN_BIAS, NN_NORM } nn_param_kind;
 
 typedef struct nn_param {
     char *name;
-    nn_param_kind kind; /* once a graph reads it */
+    nn_param_kind kind; /* set once a graph reads it */
     int ndim;
     int64_t shape[NN_MAX_DIMS];
     int64_t count;
-    int64_t offset; /* of its first number, in data and grad alike */
+    int64_t offset; /* of its first number, in both data and grad */
     nn_init init;
-    bool carried; /* a persistent state by nn_carried */
+    bool carried; /* a state made by nn_carried */
 } nn_param;
 
 typedef struct nn_params {
     nn_param *list;
     int n;
-    int64_t count;      /* numbers in all, padding between parameters included */
+    int64_t count;      /* all numbers, with the padding between parameters */
     float *data, *grad; /* on the host; NULL until nn_params_allocate */
-    nn_param *states;   /* what nn_persistent made: like parameters, but no optimizer's */
+    nn_param *states;   /* made by nn_persistent: like parameters, but without gradient or optimizer */
     int n_states;
     int64_t state_count;
-    float *state_data;                  /* on the host; NULL until nn_params_allocate, and where there are none */
-    struct nn_device_params *on_device; /* on a device; NULL: there are only those on the host */
+    float *state_data;                  /* on the host; NULL until nn_params_allocate, and if there are none */
+    struct nn_device_params *on_device; /* NULL: there are only those on the host */
 } nn_params;
 
 nn_params *nn_params_create(void);
 void nn_params_free(nn_params *p);
-/* After the first graph was built: memory for all parameters, gradients and persistent states, filled as their init
+/* Allocates all parameters, gradients and persistent states after the first graph was built, and fills them as their init
  * says, from seed and name alone. Graphs built later may only use those that exist. */
 adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
-/* Puts them on a device ("cuda", "cuda:1"), where all plans made later run too; data becomes a copy, which the two
- * functions below keep. "cpu" and "ref" do nothing. */
+/* Copies parameters to a device ("cuda", "cuda:1"), where all plans made later run; data on the host is then a copy, which
+ * fetch and store below update. Does nothing for "cpu" and "ref". */
 adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision precision);
-/* Whether that could be done, memory aside; if not, the last error says why. */
+/* Whether the device can be used, memory aside; if not, the last error says why. */
 adamod_status nn_device_status(const char *device);
-/* How it runs LSTM layers, in words. */
-adamod_status nn_device_lstm(const char *device, char *out, size_t size);
-/* From the device to data and state_data, the same for gradients, and data and state_data back; nothing to do where there
- * is no device. */
+/* Note i, from 0, on how a device runs an op, for people; out->op is NULL: there are no more. */
+typedef struct nn_note {
+    const char *op, *title; /* "lstm", "LSTM" */
+    char text[96];
+} nn_note;
+adamod_status nn_device_note(const char *device, int i, nn_note *out);
+/* fetch: from the device to data and state_data, or to grad. store: back. Without a device they do nothing. */
 adamod_status nn_params_fetch(const nn_params *p);
 adamod_status nn_params_fetch_grad(const nn_params *p);
 adamod_status nn_params_store(nn_params *p);
-/* Gradients back, and persistent states alone both ways: for what is summed over processes. */
+/* Gradients back, and persistent states alone both ways, for sums over processes. */
 adamod_status nn_params_store_grad(nn_params *p);
 adamod_status nn_params_fetch_states(const nn_params *p);
 adamod_status nn_params_store_states(nn_params *p);
-/* Numbers of the device's memory to the host's and back, waiting for it. */
+/* Copies bytes from the device's memory to the host's, or back, and waits. */
 adamod_status nn_params_read(const nn_params *p, void *host, const void *on_device, size_t bytes);
 adamod_status nn_params_write(const nn_params *p, void *on_device, const void *host, size_t bytes);
-/* On a device, after others have written parameters there: renews the copies of them as bf16, where there are some. */
+/* Updates the bf16 copies of parameters on a device, if any, after another has written the parameters there. */
 void nn_params_narrow(const nn_params *p);
-float *nn_params_states(const nn_params *p); /* where they are; NULL: there are none */
-/* Where the optimizer finds a parameter, its gradient and, where the parameter is kept as bf16 too, that copy. */
+float *nn_params_states(const nn_params *p); /* the persistent states in use; NULL: there are none */
+/* A parameter and its gradient for the optimizer, and the parameter's copy as bf16. */
 typedef struct nn_param_memory {
     float *data, *grad;
     void *half; /* NULL: there is none */
 } nn_param_memory;
 nn_param_memory nn_params_memory(const nn_params *p, const nn_param *param);
-/* "cuda:0" and the device's name; the device's stream. "cpu" and NULL where there is none. */
+/* The device ("cuda:0") and its stream; "cpu" and NULL without a device. */
 const char *nn_params_device(const nn_params *p);
 void *nn_params_stream(const nn_params *p);
 nn_param *nn_params_find(const nn_params *p, const char *name);
@@ -135,36 +138,35 @@ typedef enum nn_activation { NN_LINEAR, NN_RELU, NN_GELU } nn_activation;
 
 nn_graph *nn_graph_create(nn_params *params);
 void nn_graph_free(nn_graph *g);
-/* A number of rows known only when run, at most capacity; returned as a symbol for shapes. */
+/* A symbol for a number of rows that each run sets, at most capacity. */
 int nn_symbol(nn_graph *g, const char *name, int64_t capacity);
 int64_t nn_capacity(const nn_graph *g, int symbol);
 
-/* What a run is given; cols 0 makes a vector [rows]. */
+/* An input of each run; cols 0 makes a vector [rows]. */
 nn_value nn_input(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols);
-/* Images: [rows, height, width, channels]. Under mixed precision a device converts inputs of f32 once, as a run begins. */
+/* Images [rows, height, width, channels]. In mixed precision a device converts f32 inputs once, as a run begins. */
 nn_value nn_input_images(nn_graph *g, const char *name, nn_type type, int rows, int64_t height, int64_t width,
                          int64_t channels);
-/* The same as nn_input for what stays from run to run of one plan and is filled by nn_plan_copy or by ops: it is not given
- * anew to a device. For decoding. */
+/* An input that stays from run to run of one plan, and is filled by nn_plan_copy or by ops. For decoding. */
 nn_value nn_state(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols);
-/* What an input of i32 holds past the rows of a batch, where a device runs all rows of the capacity; 0 unless set. */
+/* Sets what an i32 input holds past the rows of a batch, as a device runs all rows of the capacity. Default: 0. */
 void nn_pad(nn_graph *g, nn_value input, int32_t value);
 nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
 
-/* What lasts from run to run, is shared by all plans of the parameters and is part of a checkpoint, but has no gradient and
- * is not the optimizer's: running statistics. Always f32, of fixed size, and filled
- * as init says until an op writes it (see aliases in op.h). A name used twice is one state. */
+/* A state that stays from run to run, for all plans of the parameters, and is part of a checkpoint, but has no gradient:
+ * running statistics. Always f32, of fixed size, and filled as init says until an op writes it (see aliases in op.h). A
+ * name used twice is one state. */
 nn_value nn_persistent(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
-/* One that belongs to a place in the data, not to the model: who takes the model alone from a checkpoint, to use it or to
- * begin elsewhere, leaves it as it is. */
+/* A persistent state that belongs to a place in the data, not to the model: a model loaded from a checkpoint, for use or to
+ * start a new run, does not take it. */
 nn_value nn_carried(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
 
-/* Numbers that are there from the beginning and never change, i32 or u8: a data set. The caller keeps them as they are for
- * as long as plans of the graph are used. On the host they are read in place; to a device they go once, for all plans of
- * the same parameters that live at the same time. A graph that makes no plan may have data NULL. */
+/* Numbers that never change, i32 or u8: a data set. The caller keeps them as long as plans of the graph are used. On the
+ * host they are read in place; to a device they are copied once for all plans of the same parameters that live at the
+ * same time. data may be NULL in a graph that makes no plan. */
 nn_value nn_constant(nn_graph *g, const char *name, nn_type type, int ndim, const int64_t *shape, const void *data);
 
-/* Names of parameters and persistent states made below a scope are "scope.name". */
+/* Parameters and persistent states made within a scope are named "scope.name". */
 void nn_scope_push(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void nn_scope_pop(nn_graph *g);
 
@@ -177,7 +179,7 @@ nn_value nn_embedding(nn_graph *g, nn_value ids, nn_value positions, nn_value ta
 /* Zero with probability p, else divided by 1 - p; the identity outside training. */
 nn_value nn_dropout(nn_graph *g, nn_value x, double p);
 
-/* y = x + dropout(branch): what a pre-norm block ends in. */
+/* y = x + dropout(branch): the end of a pre-norm block. */
 nn_value nn_add(nn_graph *g, nn_value x, nn_value branch, double dropout);
 
 /* y = gamma (z - mean) / sqrt(variance + eps) + beta over columns, of z = x + dropout(branch); branch -1: z = x. */
@@ -187,23 +189,23 @@ nn_value nn_add_norm(nn_graph *g, nn_value x, nn_value branch, double dropout, n
 /* softmax(q k^T / sqrt(d / heads)) v within sequences, with dropout on the weights. Sequence i has queries in rows
  * [q_ranges[i][0], q_ranges[i][1]) and keys in rows [k_ranges[i][0], k_ranges[i][1]); ranges are i32 [sequences, 2].
  * Self-attention: kv is -1 and q is [rows, 3 d] = [q | k | v]. Otherwise q is [rows, d] and kv is [rows', 2 d] = [k | v];
- * q may be [q | k | v] there too, of which only q is read, for decoding.
+ * q may be [q | k | v] there too, for decoding; only q is read.
  * causal: query j of a sequence of nq sees the first nk - nq + j + 1 of its nk keys. */
 nn_value nn_attention(nn_graph *g, nn_value q, nn_value kv, nn_value q_ranges, nn_value k_ranges, int heads,
                       bool causal, double dropout);
 
 /* Sums over rows: [0] the label-smoothed loss (1 - s) nll + s / V sum of -log p, [1] the nll, [2] rows whose largest
- * logit is the target, [3] rows counted. Rows whose target is negative count for nothing. Output is f32 [1, 4]; its
- * gradient with respect to [0] is what nn_plan_backward is given. */
+ * logit is the target, [3] rows counted. Rows with a negative target are left out. Output is f32 [1, 4];
+ * nn_plan_backward differentiates [0]. */
 nn_value nn_cross_entropy(nn_graph *g, nn_value logits, nn_value targets, double smoothing);
 
-/* Pictures of a data set as a network reads them: row i is picture indices[i] of images, a constant u8
- * [n, height, width, 3], as f32 [rows, size, size, 3] with (x / 255 - mean) / deviation in each channel.
+/* Normalised pictures of a data set: row i is picture indices[i] of images, a constant u8 [n, height, width, 3], as f32
+ * [rows, size, size, 3] with (x / 255 - mean) / deviation in each channel.
  *
- * In training it is padded with black (zeros before normalisation, as torchvision pads) and a random window is cut out
- * where crop is set, and mirrored with probability 1/2 where mirror is. Otherwise it is the window in the middle. What is
- * drawn follows from the op's random numbers of the run and draws[i], an i32 that tells pictures of one run apart: the
- * place of the picture in the epoch. Forward only. */
+ * In training, crop pads it with black (zeros before normalisation, as torchvision pads) and cuts out a random window, and
+ * mirror mirrors it with probability 1/2. Otherwise it is the window in the middle. Random choices follow from the op's
+ * random numbers of the run and draws[i], an i32 that tells pictures of one run apart: the picture's place in the epoch.
+ * Forward only. */
 typedef struct nn_picture_options {
     int64_t size;
     int padding; /* pixels on each side */
@@ -218,42 +220,43 @@ nn_value nn_pictures(nn_graph *g, nn_value images, nn_value indices, nn_value dr
 nn_value nn_convolution(nn_graph *g, nn_value x, nn_value w, int stride, int padding);
 
 /* y = activation(gamma (x - m) / sqrt(v + eps) + beta + residual) for each channel of images or column of a matrix; residual
- * -1: none; activation: NN_LINEAR or NN_RELU. In training m and v are the batch's mean and (biased) variance, and mean and
- * variance, which are persistent [channels], become (1 - momentum) times what they were plus momentum times the batch's,
- * the variance's unbiased, as PyTorch has it. Otherwise m and v are mean and variance. */
+ * -1: none; activation: NN_LINEAR or NN_RELU. In training m and v are the batch's mean and (biased) variance, and the
+ * persistent mean and variance, [channels], become (1 - momentum) times their old value plus momentum times the batch's,
+ * with the unbiased variance, as in PyTorch. Otherwise m and v are mean and variance. */
 nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamma, nn_value beta, nn_value mean,
                        nn_value variance, double eps, double momentum, nn_activation activation);
 
-/* From now on the batch norms of this graph, in training, are of the batches of all processes that nn_plan_share names. */
-void nn_share_norms(nn_graph *g);
+/* Makes later batch norms of this graph compute their statistics, in training, over the batches of all processes that
+ * nn_plan_sync connects. */
+void nn_sync_norms(nn_graph *g);
 
-/* y = activation(scale x + shift + residual), where scale and shift are parameters of one number, or -1: 1 and 0; residual
- * -1: none; activation: NN_LINEAR or NN_RELU. For networks without norms. */
+/* y = activation(scale x + shift + residual) for networks without norms. scale and shift are parameters of one number; -1: 1
+ * and 0. residual -1: none; activation: NN_LINEAR or NN_RELU. */
 nn_value nn_scale_shift(nn_graph *g, nn_value x, nn_value scale, nn_value shift, nn_value residual,
                         nn_activation activation);
 
-/* The mean of each size x size window; windows do not overlap, and size divides height and width. nn_linear takes what is
- * left, [rows, 1, 1, channels], as a matrix. */
+/* The mean of each size x size window; windows do not overlap, and size divides height and width. nn_linear takes an
+ * output of [rows, 1, 1, channels] as a matrix. */
 nn_value nn_average_pool(nn_graph *g, nn_value x, int size);
 
-/* The channels of a, then those of b. It costs nothing where both are computed by ops that write inside wider arrays, and
- * read by such that read there: convolution, batch_norm, average_pool, concat; else a copy. */
+/* The channels of a, then those of b. It costs nothing if both are written and read by ops that work inside wider arrays:
+ * convolution, batch_norm, average_pool, concat. Else it is a copy. */
 nn_value nn_concat(nn_graph *g, nn_value a, nn_value b);
 
 /* ---- recurrent networks: row t * batch + b is time step t of sequence b, for a fixed number of sequences ---- */
 
 /* A layer of long short-term memory over the time steps that a run has. x is [rows, in], W_in [4 units, in], W_state
- * [4 units, units], biases [4 units]: gates i, f, g, o and two biases, as PyTorch has them. h and c, [batch, units], are
- * persistent or states of the plan: a run begins with what the last one left there, or with zeros where carried, i32 [1],
- * is 0. Gradients end at the beginning of a run. dropout is of W_state, one mask for all time steps. */
+ * [4 units, units], biases [4 units]: gates i, f, g, o and two biases, as in PyTorch. h and c, [batch, units], are
+ * persistent or states of the plan: a run continues from the last one, or from zeros if carried, i32 [1], is 0. Gradients
+ * end at the beginning of a run. dropout applies to W_state, one mask for all time steps. */
 nn_value nn_lstm(nn_graph *g, nn_value x, nn_value w_in, nn_value w_state, nn_value b_in, nn_value b_state, nn_value h,
                  nn_value c, nn_value carried, double dropout);
 /* Dropout with one mask for all time steps. */
 nn_value nn_locked_dropout(nn_graph *g, nn_value x, int64_t batch, double p);
-/* Dropout of whole rows, the same for all rows of one id: of words, where x is their embedding. */
+/* Drops whole rows, all rows of an id or none: words, if x is their embedding. */
 nn_value nn_word_dropout(nn_graph *g, nn_value x, nn_value ids, double p);
-/* The loss, with size * mean(x^2) + change * mean((z_t - z_(t-1))^2) for each row of x added to its element 0: the
- * activation regularisers of AWD-LSTM, AR of outputs after dropout and TAR of those before. */
+/* Adds size * mean(x^2) + change * mean((z_t - z_(t-1))^2) for each row of x to the loss's element 0: the activation
+ * regularisers of AWD-LSTM, AR of outputs after dropout and TAR of those before. */
 nn_value nn_activity(nn_graph *g, nn_value loss, nn_value x, nn_value z, int64_t batch, double size, double change);
 
 /* log softmax of each row; forward only. */
@@ -261,20 +264,20 @@ nn_value nn_log_softmax(nn_graph *g, nn_value x);
 
 /* ---- decoding: forward only ---- */
 
-/* The n largest numbers of log softmax(x) in each row, in order, and where they are: [rows, 2 n] has the numbers, then their
- * columns, as numbers too. Among equals the lower column comes first. */
+/* The n largest numbers of log softmax(x) in each row, in order: [rows, 2 n] has the numbers, then their columns as f32.
+ * Among equals the lower column comes first. */
 nn_value nn_best(nn_graph *g, nn_value x, int n);
 
 /* Attention of one new token of each hypothesis to those before it and to itself. Row r of q, [q | k | v], is the token at
  * positions[r] of hypothesis r. Its k and v go to row paths[r][positions[r]] of cache, a state [.., 2 d] = [k | v]; it sees
- * the rows paths[r][0 .. positions[r]]. So hypotheses share what they have in common, and nothing moves when one takes the
- * place of another. Where the path's end is negative there is no hypothesis: nothing is written, and the result is 0. */
+ * the rows paths[r][0 .. positions[r]]. So a common prefix is stored once, and nothing moves when one hypothesis replaces
+ * another. If the path's end is negative there is no hypothesis: nothing is written, and the result is 0. */
 nn_value nn_path_attention(nn_graph *g, nn_value q, nn_value cache, nn_value paths, nn_value positions, int heads);
 
-/* Beam search of many sentences. Sentence i has rows i beam .. (i + 1) beam - 1, one for each hypothesis, with what the
- * next step reads: ids, positions and paths (see nn_path_attention). A step takes what nn_best found for them, at least
- * 2 beam + 1 where there are as many tokens, and puts all of it to what the step after it reads; results collect in
- * search. All but best are states of i32. Output [sentences, 1]: 1 where the search goes on, else 0. */
+/* A step of beam search for many sentences. Sentence i has rows i beam .. (i + 1) beam - 1 of ids, positions and paths (see
+ * nn_path_attention), one for each hypothesis. The step takes the output of nn_best, with at least 2 beam + 1 tokens if the
+ * vocabulary has them, and writes ids, positions and paths for the next step; results collect in search. All but best are
+ * states of i32. Output [sentences, 1]: 1 if the search goes on, else 0. */
 enum { NN_MOST_BEAM = 64 };
 typedef struct nn_beam_options {
     int beam;
@@ -290,11 +293,11 @@ int64_t nn_beam_words(const nn_beam_options *o);
 typedef struct nn_beam_rows {
     int32_t *search, *ids, *positions, *paths;
 } nn_beam_rows;
-/* Before the first step. The sentence takes beam max_length rows of the cache, from first_row on; negative: there is no
- * sentence here, and steps leave it alone. */
+/* Fills the rows before the first step. The sentence takes beam max_length rows of the cache, from first_row on; negative:
+ * there is no sentence here, and steps skip it. */
 void nn_beam_begin(const nn_beam_options *o, int64_t first_row, const nn_beam_rows *rows);
-/* From a row of search, once it does not go on: the result that is better than all but k. There are as many as hypotheses,
- * unless the search ran out of them (false). Those that ended by themselves come first. */
+/* The (k+1)-th best result in a row of search that has ended; false: the search found fewer. Results that ended by
+ * themselves come first. */
 typedef struct nn_beam_found {
     const int32_t *tokens; /* without start and end, in that row */
     int length;
@@ -303,14 +306,14 @@ typedef struct nn_beam_found {
 } nn_beam_found;
 bool nn_beam_result(const nn_beam_options *o, const int32_t *search, int k, nn_beam_found *out);
 
-/* Keeps a value's memory after a run, so that it can be read; nn_keep: only by nn_plan_copy. */
+/* Keeps a value after a run: nn_output to be read, nn_keep for nn_plan_copy only. */
 void nn_output(nn_graph *g, const char *name, nn_value v);
 void nn_keep(nn_graph *g, const char *name, nn_value v);
 
 /* The input, output or kept value of this name; -1: none. */
 nn_value nn_named_value(const nn_graph *g, const char *name);
 nn_shape nn_shape_of(const nn_graph *g, nn_value v);
-/* Floating-point operations of the matrix products in a forward pass at full capacity, attention not counted. */
+/* Floating-point operations of the matrix products in a forward pass at full capacity, without attention. */
 double nn_graph_flops(const nn_graph *g);
 
 /* ---- plans ---- */
@@ -318,20 +321,20 @@ double nn_graph_flops(const nn_graph *g);
 typedef struct nn_plan nn_plan;
 
 typedef struct nn_plan_options {
-    const char *backend; /* "ref" or "cpu"; NULL or "auto": the fastest. Parameters on a device decide it */
-    nn_value loss;       /* what to differentiate; -1: forward only */
+    const char *backend; /* "ref" or "cpu"; NULL or "auto": the fastest. On a device: the device's */
+    nn_value loss;       /* the value to differentiate; -1: forward only */
     adamod_pool *pool;   /* NULL: one thread */
     bool training;       /* dropout drops */
-    bool shares;         /* nn_plan_share follows */
-    bool constant;       /* parameters do not change after the first run: kernels may keep them in another order */
-    /* A plan whose states this one reads and writes, too, by their names, instead of having its own: they have the same
-     * columns and no fewer rows there. It must live longer. NULL: none. */
+    bool synced;         /* nn_plan_sync follows */
+    bool constant;       /* parameters do not change after the first run: kernels may keep reordered copies */
+    /* A plan whose states this one uses, by their names, instead of its own: they have the same columns and no fewer rows
+     * there. It must live longer. NULL: none. */
     struct nn_plan *states;
 } nn_plan_options;
 
 typedef struct nn_memory {
-    size_t values;        /* bytes of the block that holds all values and gradients, shared by lifetime */
-    size_t without_reuse; /* what they would take each on its own */
+    size_t values;        /* bytes of the block that holds all values and gradients, reused by lifetime */
+    size_t without_reuse; /* bytes they would take without reuse */
     size_t params;        /* parameters, their gradients and persistent states */
     size_t workspace;
 } nn_memory;
@@ -339,56 +342,55 @@ typedef struct nn_memory {
 adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *options);
 void nn_plan_free(nn_plan *plan);
 
-/* Where to write an input or read an output, of full capacity, always on the host; NULL: no such name. */
+/* The memory of an input or output, at full capacity, always on the host; NULL: no such name. */
 void *nn_plan_data(nn_plan *plan, const char *name);
 adamod_status nn_plan_set_rows(nn_plan *plan, int symbol, int64_t rows);
 int64_t nn_plan_rows(const nn_plan *plan, int symbol);
-/* Random numbers of a run follow from these and the op alone. */
+/* A run's random numbers follow from these and the op alone. */
 void nn_plan_set_random(nn_plan *plan, uint64_t seed, uint64_t step);
 
-/* A device takes inputs when a run begins, works while the host goes on, and reports failures to nn_plan_wait. Two runs
- * may be under way: a third waits for the first. */
+/* A device copies inputs when a run begins, works while the host goes on, and reports failures to nn_plan_wait. Two runs
+ * may be in flight; a third waits for the first. */
 void nn_plan_forward(nn_plan *plan);
-/* After forward: adds the gradient of the loss's element 0 to the parameters' gradients if accumulate, else replaces
- * them. */
+/* After forward: adds the gradient of the loss's element 0 to the parameters' gradients, or replaces them. */
 void nn_plan_backward(nn_plan *plan, bool accumulate);
-/* Tells, in each backward pass from now on, of stretches of so many numbers of the parameters' gradients as soon as they are
- * complete: on a device, as soon as what completes them is enqueued. The order is the same for all plans of one graph. ready
- * NULL: tells no more. nn_plan_tell_all tells of all of them, for who waits in this order but has no pass to run. */
+/* Makes each backward pass report stretches of `numbers` numbers of the parameters' gradients as soon as they are complete;
+ * on a device, as soon as the work that completes them is enqueued. The order is the same for all plans of one graph. ready
+ * NULL: no more reports. nn_plan_tell_all reports all stretches without a pass. */
 typedef void nn_gradient_ready(void *context, int64_t first, int64_t count);
 adamod_status nn_plan_watch(nn_plan *plan, int64_t numbers, nn_gradient_ready *ready, void *context);
 void nn_plan_tell_all(nn_plan *plan);
-/* Processes that run the same plans at the same time: add makes each of n numbers its sum over all of them. For batch norms
- * that nn_share_norms asked for; *any: there are some. On a device, whose plan must be told of it when it is made (shares), x
- * is in its memory; add then either enqueues the sum, or waits for it: such a plan is not recorded. Fails where the backend
+/* Connects processes that run the same plans at the same time, for batch norms after nn_sync_norms; *any: there are some.
+ * add replaces each of n numbers by its sum over all processes. On a device the plan needs the option synced, and x is in
+ * the device's memory; add enqueues the sum, or waits for it, in which case the plan is not recorded. Fails if the backend
  * has no such norms. */
 typedef void nn_add_up(void *context, double *x, int64_t n);
-adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool waits, bool *any);
-/* Processes that each run a batch of their own, on the host: running statistics, but for norms that are shared, stay as they are
- * in training from now on. What a batch adds to them goes to added, of as many numbers as nn_plan_defers returns; added NULL: they
- * take it at once again. nn_plan_take adds it, of whichever process: taken in the order of batches, statistics have the bits of
- * one process that runs batch after batch. */
+adamod_status nn_plan_sync(nn_plan *plan, nn_add_up *add, void *context, bool waits, bool *any);
+/* Defers running statistics, for processes that each run a batch of their own on the host: in training, what a batch adds
+ * to statistics that are not synced goes to added, nn_plan_defers numbers. added NULL: statistics take it at once again.
+ * nn_plan_take adds the numbers of any process. Taken in the order of batches, statistics have the bits of one process that
+ * runs batch after batch. */
 int64_t nn_plan_defers(const nn_plan *plan);
 void nn_plan_defer(nn_plan *plan, double *added);
 void nn_plan_take(nn_plan *plan, const double *added);
-/* Until the outputs of the oldest run that was not waited for can be read. */
+/* Waits until the outputs of the oldest run that was not waited for can be read. */
 adamod_status nn_plan_wait(nn_plan *plan);
 
-/* Runs steps(context), which calls nn_plan_forward, nn_plan_backward, adamod_step or any of them: on a device as one
- * recording, made when it is run the second time and replayed from then on. Work that differs has another variant. */
+/* Runs steps(context), which calls nn_plan_forward, nn_plan_backward or adamod_step. A device records the second run of a
+ * variant and replays it from then on; steps that differ need another variant. */
 enum { NN_VARIANTS = 8 };
 adamod_status nn_plan_replay(nn_plan *plan, int variant, adamod_status (*steps)(void *context), void *context);
 
-/* The first rows of a value kept by one plan into a state of another, of the same parameters. */
+/* Copies the first rows of a value kept by one plan to a state of another, of the same parameters. */
 void nn_plan_copy(nn_plan *to, const char *state, nn_plan *from, const char *kept, int64_t rows);
-/* Within a state: move i takes rows from[i] .. from[i] + rows[i] - 1 to to[i]; none of them overlap. */
+/* Moves rows within a state: rows from[i] .. from[i] + rows[i] - 1 go to to[i]; none overlap. */
 void nn_plan_move(nn_plan *plan, const char *state, int64_t n, const int64_t *from, const int64_t *to,
                   const int64_t *rows);
-/* Rows of a state of i32, from the host and back; reading waits for what was begun. */
+/* Copies rows of an i32 state from the host and back; reading waits for earlier work. */
 void nn_plan_write(nn_plan *plan, const char *state, int64_t first, int64_t rows, const int32_t *data);
 adamod_status nn_plan_read(nn_plan *plan, const char *state, int64_t first, int64_t rows, int32_t *data);
 nn_memory nn_plan_memory(const nn_plan *plan);
-/* Whether an op of it takes a slow way that other settings would avoid: of the first such, which and why, for people. */
+/* Whether an op takes a slow way that other settings would avoid; out says which and why, for people. */
 bool nn_plan_remark(const nn_plan *plan, char *out, size_t size);
 
 #endif

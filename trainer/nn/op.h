@@ -1,14 +1,14 @@
-/* op.h - for who writes an op.
+/* op.h - for op authors.
  *
  * An op is one file, ops/NAME.c, with four things:
  *
- *   a shape rule        checks the inputs' shapes; says what comes out and what backward will need
+ *   a shape rule        checks the inputs' shapes; fills the outputs' shapes, and what backward will need
  *   reference kernels   forward and backward as plain loops in double precision (kernel.h)
- *   a table             `const nn_op nn_op_NAME`, below: everything that the graph and the plan know of the op
+ *   a table             `const nn_op nn_op_NAME`, below: all that the graph and the plan know of the op
  *   a builder           the function of nn.h that adds a node of it to a graph, by nn_add_node
  *
- * It has a name in NN_OPS below and its builder in nn.h; no other file of the engine knows it. Kernels of other backends
- * come later, if at all: see backend.h. */
+ * Its name is in NN_OPS below, its builder in nn.h and its attributes in ops/attributes.h; no other file of the engine
+ * knows it. Kernels of other backends are optional: see backend.h. */
 #ifndef ADAMOD_NN_OP_H
 #define ADAMOD_NN_OP_H
 
@@ -16,7 +16,7 @@
 
 typedef struct nn_op nn_op;
 
-/* A node of the graph. The shape rule fills what is behind the attributes. */
+/* A node of the graph. The shape rule fills the fields after attributes. */
 typedef struct nn_node {
     const nn_op *op;
     int n_inputs;
@@ -25,8 +25,8 @@ typedef struct nn_node {
     void *attributes;                /* the op's own struct (ops/attributes.h), which the graph owns */
     nn_shape saved;          /* f32 that forward keeps for backward (mean and deviation, log-sum-exp); ndim 0: none */
     unsigned backward_needs; /* bit i: input i's data; NN_NEEDS_OUTPUT << i: output i's */
-    bool synced;             /* the op adds up numbers over processes where nn_plan_sync asks for it */
-    double momentum;         /* of running statistics: see nn_run */
+    bool synced;             /* forward and backward add numbers up over the processes of nn_plan_sync */
+    double momentum;         /* of running outputs: see nn_run */
     int bias; /* the input that is added to each row of output 0 last, so that its gradient is the sum over
                               * rows of that output's; 0: none */
 } nn_node;
@@ -39,31 +39,31 @@ struct nn_op {
     const char *inputs[NN_MAX_INPUTS]; /* their names, for messages */
     unsigned indices;                  /* bit i: input i is i32 */
     unsigned bytes;                    /* bit i: input i is u8 */
-    size_t attributes_size;            /* bytes of its nodes' attributes */
-    /* Fills outputs (all of ndim 0 before; those that stay so are not there) and the node from the inputs' shapes.
-     * Returns NULL, or what is wrong ("x has 3 columns, W wants 4"), in a buffer of the caller's. */
+    size_t attributes_size;            /* bytes of a node's attributes */
+    /* Fills outputs from the inputs' shapes (all have ndim 0 before; an output with ndim 0 is not there), and the node.
+     * Returns NULL, or a message ("x has 3 columns, W wants 4"), perhaps in the caller's buffer. */
     const char *(*shape)(nn_node *node, const nn_shape *inputs, nn_shape *outputs, char *message, size_t size);
     unsigned biases; /* bit i: a parameter that is input i is a bias */
-    unsigned norms;  /* bit i: it is the gain or shift of a norm, or of what stands in place of one */
+    unsigned norms;  /* bit i: a parameter that is input i is the gain or shift of a norm, or stands in for one */
     nn_kernels ref;
-    /* Matrix-product operations of one forward at these shapes; NULL: none to speak of. */
+    /* Floating-point operations of the matrix products of one forward at these shapes; NULL: none to speak of. */
     double (*flops)(const nn_node *node, const nn_shape *inputs);
-    /* What the plan may do with an op's memory. */
+    int matrices; /* inputs 1 .. matrices are weights that rows of the input are multiplied with */
+    /* How the plan may place the op's memory. */
     int aliases[NN_MAX_OUTPUTS]; /* 1 + the input in whose memory forward writes output i: a cache, running statistics.
                                   * That input is a state or persistent, and has no gradient; backward sees it as
-                                  * forward left it, so what it was belongs into saved. 0: none */
+                                  * forward left it, so what backward needs of it belongs into saved. 0: none */
     unsigned in_place;           /* bit i: backward reads a number of input i before it writes that number of its
-                                  * gradient, so that one may lie upon the other */
-    unsigned full_inputs;        /* bit i: kernels read input i as f32 in every precision: a parameter, an input of the
-                                  * graph, or what is nothing else: a persistent state, a full output */
-    unsigned full_outputs;       /* bit i: output i is f32 even where a device's plan keeps values as bf16 */
-    unsigned constant_outputs;   /* bit i: no gradient flows back from output i (statistics) */
-    unsigned strided_inputs;     /* bit i: kernels take input i, and its gradient, with any nn_array.stride */
-    unsigned strided_outputs;    /* bit i: the same of output i */
-    bool joins;                  /* output 0 is all inputs side by side, in the last dimension. The plan places inputs
-                                  * inside it where it can, and gradients likewise: kernels copy only those that are
-                                  * elsewhere */
-    unsigned running;            /* bit i: output i is running statistics: see nn_call.added */
+                                  * gradient, so that the two may have the same memory */
+    unsigned full_inputs;      /* bit i: kernels read input i as f32 in every precision; it is a parameter, an input of
+                                  * the graph, a persistent state or a full output */
+    unsigned full_outputs;     /* bit i: output i is f32 even where a device's plan keeps values as bf16 */
+    unsigned constant_outputs; /* bit i: no gradient flows back from output i (statistics) */
+    unsigned strided_inputs;   /* bit i: kernels take input i, and its gradient, with any nn_array.stride */
+    unsigned strided_outputs;  /* bit i: kernels take output i, and its gradient, with any nn_array.stride */
+    bool joins;                /* output 0 is all inputs side by side, in the last dimension. The plan places inputs
+                                  * inside it if it can, and gradients likewise: kernels copy only the others */
+    unsigned running;          /* bit i: output i is running statistics: see nn_sync.added */
 };
 
 /* The ops that devices have kernels of, too. */
@@ -83,7 +83,7 @@ struct nn_op {
     X(batch_norm)                                                                                                      \
     X(average_pool) X(concat) X(scale_shift) X(pictures) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
 
-/* All ops of the library; one that only the host has is added here. */
+/* All ops of the library; an op that only the host has is added here. */
 #define NN_OPS(X) NN_DEVICE_OPS(X)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;

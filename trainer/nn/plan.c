@@ -70,9 +70,9 @@ static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backwa
     if (!kernels) kernels = &node->op->ref;
     plan_step *step = &plan->steps[plan->n_steps++];
     *step = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
-    /* what a norm of several processes is of, no other step knows */
-    const bool alone = !(plan->options.shares && node->synced);
-    if (on && alone) step->sharing = nn_backend_sharing_of(backend, node->op->name);
+    /* no other step knows the statistics of several processes */
+    const bool alone = !(plan->options.synced && node->synced);
+    if (on && alone) step->fusion = kernels->fusion;
     if (!backward || kernels->backward) return ADAMOD_OK;
     if (node->op->ref.backward)
         return adamod__fail(ADAMOD_ERROR_NAME, "%s: the backend has no gradient of '%s'", backend->name,
@@ -195,7 +195,7 @@ void nn_plan_free(nn_plan *plan) {
     }
     if (plan->on_device) nn_traffic_free(plan);
     nn_drop_constants(plan);
-    nn_release(plan, plan->shared, plan->shared_bytes);
+    nn_release(plan, plan->pairs, plan->pairs_bytes);
     nn_release(plan, plan->block, plan->block_bytes);
     nn_release(plan, plan->workspace, plan->workspace_bytes);
     free(plan->sums.list);
@@ -276,7 +276,7 @@ nn_memory nn_plan_memory(const nn_plan *plan) {
     size_t number = 2 * sizeof(float);
     if (plan->on_device && plan->on_device->half) number += 2;
     const nn_params *p = plan->graph->params;
-    return (nn_memory){plan->block_bytes + plan->shared_bytes, plan->unshared_bytes,
+    return (nn_memory){plan->block_bytes + plan->pairs_bytes, plan->without_reuse_bytes,
                        number * (size_t)p->count + sizeof(float) * (size_t)p->state_count, plan->workspace_bytes};
 }
 

@@ -1,4 +1,4 @@
-/* A plan's inside: plan.c, join.c, calls.c, fuse.c and layout.c make it, replay.c runs it. */
+/* The inside of a plan: plan.c, join.c, calls.c, fuse.c and layout.c make it, replay.c runs it. */
 #ifndef ADAMOD_NN_PLAN_H
 #define ADAMOD_NN_PLAN_H
 
@@ -9,10 +9,10 @@
 typedef struct piece {
     size_t bytes, offset;
     int first, last;        /* last < first: not needed at all */
-    const struct piece *in; /* has that one's place; NULL: one of its own */
+    const struct piece *in; /* lies in the place of that piece; NULL: has its own */
 } piece;
 
-/* The value in whose memory a value lies, from that number of a pixel on; itself: it has memory of its own. */
+/* The value in whose memory a value lies, from that number of each pixel on; itself: it has its own memory. */
 typedef struct plan_place {
     nn_value in;
     int64_t offset;
@@ -21,16 +21,20 @@ typedef struct plan_place {
 typedef struct plan_step {
     const nn_node *node;
     nn_kernels kernels;
-    nn_sharing sharing;
-    nn_call call;
+    nn_fusion fusion; /* of kernels, unless the node must stay unfused */
+    nn_call call;     /* points at the four below */
+    nn_gradients grad;
+    nn_on_device device;
+    nn_fused fused;
+    nn_sync sync;
     bool backward;
-    unsigned given; /* backward: bit k: there is a gradient of output k */
+    unsigned given; /* backward: bit k: output k has a gradient */
     piece partials; /* of its sums over rows */
-    int paired_in;  /* its backward_weights is done with that step's; 0: by itself */
-    int done_in;    /* that step does it; 0: it is done by itself */
+    int paired_in;  /* the step that does its backward_weights, too; 0: none */
+    int done_in;    /* the step that does its work, fused; 0: none */
 } plan_step;
 
-/* Numbers of the parameters' gradients that are complete after a step; and who is told, in the order of the list. */
+/* Numbers of the parameters' gradients that are complete after step `ready`. */
 typedef struct plan_stretch {
     int64_t first, count;
     int ready;
@@ -38,40 +42,40 @@ typedef struct plan_stretch {
 
 typedef struct plan_watch {
     plan_stretch *list;
-    int n, told; /* told: in this pass */
+    int n, told; /* told: reported in this pass */
     nn_gradient_ready *ready;
     void *context;
 } plan_watch;
 
-/* A gradient of at most so many numbers leaves much of a device idle while it is computed, and is computed with another
- * one at most so many steps later. */
+/* A gradient of at most PAIR_NUMBERS numbers leaves much of a device idle; it is computed together with another one, at
+ * most PAIR_STEPS steps later. */
 enum { PAIR_NUMBERS = 1 << 20, PAIR_STEPS = 16 };
 
-/* Of a loss on a device, at most. */
+/* The most numbers of a loss on a device. */
 enum { LOSS_NUMBERS = 64 };
 
-/* What goes to a device at the beginning of a run and comes back at its end. Two runs may be under way, so there are two
- * of each buffer that the device copies from or to; what the caller writes and reads stays where it is. */
+/* Copies to a device at the beginning of a run, and back at its end. Two runs may be in flight, so there are two of each
+ * buffer that the device copies from or to; the caller's buffers stay where they are. */
 enum { SLOTS = 2 };
 
-/* What a run is told besides its inputs, at the beginning of their block: kernels on the device read it. */
+/* Stands before the inputs of a run on a device, where kernels read it. */
 typedef struct plan_header {
     uint64_t random;                  /* the key of the run's random numbers */
-    int64_t rows[NN_MAX_SYMBOLS + 1]; /* of the batch, by symbol */
+    int64_t rows[NN_MAX_SYMBOLS + 1]; /* live rows by symbol */
 } plan_header;
 
 typedef struct plan_traffic {
-    size_t *offset; /* of each value that is an input or output, in the blocks of its kind */
+    size_t *offset; /* of each input and output, in the block of its kind */
     size_t input_bytes, output_bytes;
     char *inputs, *outputs;                       /* the caller's */
-    char *input_slot[SLOTS], *output_slot[SLOTS]; /* what is copied from and to */
+    char *input_slot[SLOTS], *output_slot[SLOTS]; /* the device copies from and to these */
     char *device_inputs;                          /* begins with a plan_header */
     float *device_one;                            /* the gradient of the loss: 1, 0, 0, ... */
     void *done[SLOTS];                            /* events */
     int64_t begun, waited;                        /* runs */
     void *recording[NN_VARIANTS][SLOTS];
-    bool known[NN_VARIANTS]; /* was run once */
-    bool replaying;          /* nn_plan_replay has begun the run */
+    bool known[NN_VARIANTS]; /* has run once */
+    bool replaying;          /* the run was begun by nn_plan_replay */
 } plan_traffic;
 
 struct nn_plan {
@@ -79,45 +83,43 @@ struct nn_plan {
     nn_plan_options options;
     plan_step *steps;
     int n_steps, n_forward;
-    nn_type *type;              /* of each value, as it is kept */
-    plan_place *place;          /* of each value, and of its gradient */
-    bool *converted;            /* of each value: an input that comes as f32 and is made bf16 as a run begins */
-    piece *data, *grad, *saved; /* of each value; of each value; of each node */
-    float *shared;              /* of channels: what steps tell each other */
-    size_t shared_bytes;
+    nn_type *type;              /* of each value, in this plan */
+    plan_place *place;          /* of each value and its gradient */
+    bool *converted;            /* of each value: a f32 input that is converted to bf16 as a run begins */
+    piece *data, *grad, *saved; /* of each value, of its gradient, of each node */
+    float *pairs;               /* moments and linear parts of channels, for fuse.c */
+    size_t pairs_bytes;
     char *block;
-    size_t block_bytes, unshared_bytes, workspace_bytes;
+    size_t block_bytes, without_reuse_bytes, workspace_bytes;
     float *workspace;
-    nn_sums sums; /* of a backward pass, on a device: what its end is to sum */
+    nn_sums sums; /* left for the end of a backward pass, on a device */
     plan_watch watch;
     int64_t rows[NN_MAX_SYMBOLS + 1];
     uint64_t seed, random_step;
     nn_device_params *on_device;  /* NULL: the host */
     const nn_device_functions *f; /* of that device */
     bool unrecorded;              /* runs are not recorded */
-    int constants;                /* that it has brought to the device, or found there */
+    int constants;                /* number of constants that it holds on the device */
     plan_traffic traffic;
 };
 
 /* ---- join.c ---- */
 
-/* Places values inside others, once types are known, and tells steps which gradients there are before them: given,
- * accumulate. False without memory. */
+/* Places values inside others, once types are known, and fills steps' given and accumulate. False without memory. */
 bool nn_plan_join(nn_plan *plan);
-/* Whether a value's memory is others', too. */
-bool nn_plan_shares_block(const nn_plan *plan, nn_value v);
+/* Whether a value lies in another one's memory, or others in its. */
+bool nn_plan_overlaps(const nn_plan *plan, nn_value v);
 
 /* ---- fuse.c ---- */
 
-/* What steps of a training plan on a device do for each other, once calls are begun: moments, linear parts of gradients,
- * ops inside others. */
+/* Fuses steps of a training plan on a device, once calls are begun: moments, linear parts of gradients, whole ops. */
 adamod_status nn_plan_fuse(nn_plan *plan);
 
 /* ---- layout.c ---- */
 
 static inline size_t nn_type_bytes(nn_type type) { return type == NN_U8 ? 1 : type == NN_BF16 ? 2 : 4; }
 
-/* Bytes of an array, a multiple of what arrays begin at; and of what a kernel asks for. */
+/* Bytes of an array, a multiple of the alignment; and of what a kernel asks for. */
 size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type);
 size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const nn_call *c);
 /* Gives each array its place in the block, once types and calls are known; false without memory. */
@@ -125,22 +127,22 @@ bool nn_plan_layout(nn_plan *plan);
 
 /* ---- calls.c ---- */
 
-/* The types of values, once the steps are listed; or what does not fit. */
+/* Sets the types of values, once the steps are listed. */
 adamod_status nn_plan_types(nn_plan *plan);
-/* What calls have before there is memory for values, and where sums go; the rest once there is. */
+/* Fills calls as far as possible without memory for values; finish_calls fills the rest. */
 adamod_status nn_plan_calls(nn_plan *plan);
 void nn_plan_finish_calls(nn_plan *plan);
-/* Where an input comes to a device, as it was given. */
+/* The memory of an input on a device, as given by the caller. */
 void *nn_plan_given(const nn_plan *plan, nn_value v);
-/* Where a value and its gradient are for kernels; NULL: nowhere. */
+/* The memory of a value and of its gradient for kernels; NULL: none. */
 void *nn_plan_address(const nn_plan *plan, nn_value v);
 float *nn_plan_grad_address(const nn_plan *plan, nn_value v);
-/* Fills the parts of a step's call that change from run to run. */
+/* Fills the parts of a step's call that differ between runs. */
 void nn_plan_bind(nn_plan *plan, plan_step *step);
 
 /* ---- watch.c ---- */
 
-/* After a step of a backward pass: tells of the stretches that it completes. */
+/* Reports the stretches that a step of a backward pass completes. */
 void nn_plan_tell(nn_plan *plan, int step);
 
 /* ---- replay.c ---- */

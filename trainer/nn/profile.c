@@ -117,20 +117,14 @@ bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out) {
     return false;
 }
 
-/* How many matrices of a node rows are multiplied with: its inputs from 1 on. */
-static int matrices(const nn_node *node) {
-    if (node->op == &nn_op_lstm) return 2;
-    return node->op == &nn_op_linear || node->op == &nn_op_convolution;
-}
-
 bool nn_profile_product_at(const nn_graph *g, int i, nn_profile_product *out) {
-    for (int n = 0; n < g->n_nodes; i -= matrices(&g->nodes[n++])) {
+    for (int n = 0; n < g->n_nodes; i -= g->nodes[n++].op->matrices) {
         const nn_node *node = &g->nodes[n];
-        if (i >= matrices(node)) continue;
+        if (i >= node->op->matrices) continue;
         const nn_shape *x = &g->values[node->input[0]].shape, *w = &g->values[node->input[1 + i]].shape;
         const nn_shape *y = &g->values[node->output[0]].shape;
         *out = (nn_profile_product){x->rows, x->dim[0], w->dim[0], nn_columns(w), 1};
-        if (node->op == &nn_op_convolution) out->pixels = y->dim[1] * y->dim[2];
+        if (y->ndim == 4) out->pixels = y->dim[1] * y->dim[2];
         return true;
     }
     return false;

@@ -1,4 +1,4 @@
-/* profile.h - what a plan computes with, and how long its parts take: for benchmarks and reports. */
+/* profile.h - the parts of a plan and their times, for benchmarks and reports. */
 #ifndef ADAMOD_NN_PROFILE_H
 #define ADAMOD_NN_PROFILE_H
 
@@ -7,29 +7,29 @@
 typedef struct nn_profile_step {
     const char *op; /* its name; NN_PROFILE_SUMS: the sums over rows at the end of a backward pass */
     bool backward;
-    char shape[96]; /* of what it reads and writes: "[4000, 512] x [1024, 512] -> [4000, 1024]" */
+    char shape[96]; /* "[4000, 512] x [1024, 512] -> [4000, 1024]" */
     double seconds; /* of one call */
 } nn_profile_step;
 
 #define NN_PROFILE_SUMS "sums"
 
-/* Kernels of a forward and a backward pass, one for each op and direction, and the sums at the end, in the order they run. */
+/* The number of kernels in a forward and a backward pass, one for each op and direction, and the sums at the end. */
 int nn_profile_steps(const nn_plan *plan);
 
-/* Times one of them by calling it many times in a row; all rows of the capacity, as always on a device. From first to
- * last in order each finds what a run would give it, but for gradients that are added up, which grow; what the plan
- * holds is then of no more use. Nothing else may be under way. */
+/* Times a kernel by calling it many times in a row, with all rows of the capacity. Called in order from the first to the
+ * last, each reads what a run would give it, except that gradients that are added up grow; afterwards the plan's values
+ * are useless. Nothing else may be in flight. */
 adamod_status nn_profile_run(nn_plan *plan, int step, nn_profile_step *out);
 
-/* Seconds of one call of enqueue, which only enqueues work on the plan's device, recorded calls times in a row. */
+/* Seconds of one call of enqueue, which only enqueues work on the plan's device; recorded `calls` times in a row. */
 adamod_status nn_profile_time(nn_plan *plan, adamod_status (*enqueue)(void *context), void *context, int calls,
                               double *seconds);
 
-/* Bytes that the plan's device holds, parameters and all plans, but not what an optimizer allocated; its name. */
+/* Bytes allocated on the plan's device for parameters and all plans, without the optimizer's; and its name. */
 size_t nn_profile_device_bytes(const nn_plan *plan);
 const char *nn_profile_device_name(const nn_plan *plan, char *out, size_t size);
 
-/* An input of a graph that each run is given anew. */
+/* An input of a graph that each run sets. */
 typedef struct nn_profile_input {
     const char *name;
     nn_type type;
@@ -37,21 +37,21 @@ typedef struct nn_profile_input {
     size_t row_bytes;
     nn_shape shape; /* dim[0]: the capacity */
 } nn_profile_input;
-/* Number i of them, from 0; false: there are not so many. */
+/* Input i, from 0; false: there are fewer. */
 bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out);
 
-/* The matrix products of a graph: every linear node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, with
- * W [out, in] and rows of x; and so has every convolution, by its definition, with the pixels under a place of the kernel
- * as a row of x. An lstm has them twice, of its input and of its state, there as if all time steps were known at once. */
+/* A weight that rows are multiplied with has three matrix products: y = x W^T forward, dx = dy W and dW = dy^T x backward,
+ * with W [out, in]. In a convolution the pixels under the kernel are a row of x; in an LSTM the weights of the state count
+ * as if all time steps were known at once. */
 typedef struct nn_profile_product {
     int rows; /* their symbol; 0: fixed */
     int64_t capacity, out, in;
-    int64_t pixels; /* rows of x for each of those */
+    int64_t pixels; /* rows of x for each row of the graph */
 } nn_profile_product;
 
-/* Number i of them, from 0; false: there are not so many. */
+/* Weight i, from 0; false: there are fewer. */
 bool nn_profile_product_at(const nn_graph *g, int i, nn_profile_product *out);
-/* Those three for rows of x, and nothing else, on the host; arrays have room for them. */
+/* Computes the products for rows of x on the host; arrays have room for them. */
 typedef struct nn_profile_arrays {
     float *x, *y, *dx, *dy, *w, *dw;
 } nn_profile_arrays;
@@ -59,11 +59,11 @@ void nn_profile_forward_product(adamod_pool *pool, const nn_profile_product *p, 
                                 const nn_profile_arrays *a);
 void nn_profile_backward_products(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
                                   const nn_profile_arrays *a);
-/* What multiplies matrices on the host: "oneDNN 2.6.3". */
+/* The library that multiplies matrices on the host: "oneDNN 2.6.3". */
 const char *nn_profile_library(void);
 
-/* Operations in a second of one large product of matrices by the device's library, in the precision of the parameters:
- * what there is to reach. */
+/* Operations per second of one large matrix product by the device's library, in the precision of the parameters: the
+ * attainable peak. */
 adamod_status nn_profile_peak(const nn_params *params, double *flops);
 
 #endif

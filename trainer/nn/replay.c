@@ -213,10 +213,12 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         plan_step *step = &plan->steps[s];
         nn_plan_bind(plan, step);
         nn_call call = step->call;
-        call.accumulate_sums = accumulate;
+        nn_gradients grad = step->grad;
+        call.grad = &grad;
+        grad.accumulate_sums = accumulate;
         for (int k = 0; accumulate && k < step->node->n_inputs; k++) {
             const nn_value v = step->node->input[k];
-            if (v >= 0 && g->values[v].source == NN_FROM_PARAM) call.accumulate[k] = true;
+            if (v >= 0 && g->values[v].source == NN_FROM_PARAM) grad.accumulate[k] = true;
         }
         step->kernels.backward(&call);
         if (step->kernels.backward_weights && !step->paired_in) step->kernels.backward_weights(&call);

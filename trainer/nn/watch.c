@@ -70,17 +70,17 @@ void nn_plan_tell_all(nn_plan *plan) {
 
 /* ---- norms of several processes ---- */
 
-adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool waits, bool *any) {
+adamod_status nn_plan_sync(nn_plan *plan, nn_add_up *add, void *context, bool waits, bool *any) {
     *any = false;
     for (int s = 0; s < plan->n_steps; s++) {
-        nn_call *c = &plan->steps[s].call;
+        nn_sync *sync = &plan->steps[s].sync;
         if (!plan->steps[s].node->synced) continue;
         *any = true;
-        c->add_up = add;
-        c->add_context = context;
+        sync->add_up = add;
+        sync->context = context;
     }
     plan->unrecorded = *any && waits;
-    if (!*any || (plan->on_device ? plan->options.shares : strcmp(plan->options.backend, "cpu") == 0)) return ADAMOD_OK;
+    if (!*any || (plan->on_device ? plan->options.synced : strcmp(plan->options.backend, "cpu") == 0)) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_NAME, "backend %s has no batch norms of several processes", plan->options.backend);
 }
 
@@ -107,7 +107,7 @@ int64_t nn_plan_defers(const nn_plan *plan) {
 void nn_plan_defer(nn_plan *plan, double *added) {
     for (int s = 0; s < plan->n_forward; s++) {
         const int64_t n = nn_count_step(&plan->steps[s]);
-        plan->steps[s].call.added = n > 0 ? added : NULL;
+        plan->steps[s].sync.added = n > 0 ? added : NULL;
         if (added) added += n;
     }
 }

@@ -78,7 +78,7 @@ static int make_plan(experiment *e, nn_value loss) {
     const recipe *r = &e->recipe;
     const bool shares = comm_launched().size > 1 || strcmp(r->train.comm, "nccl") == 0; /* see experiment_join */
     const nn_plan_options o = {
-        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .shares = shares};
+        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .synced = shares};
     return nn_plan_create(&e->plan, e->graph, &o);
 }
 
@@ -200,7 +200,7 @@ static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((exper
 static int share_norms(experiment *e, bool on_device, bool *any) {
     *any = false;
     if ((!e->comm && !on_device) || !e->plan) return 0;
-    if (nn_plan_share(e->plan, add_over_ranks, e, !on_device, any)) return adamod__context("model.sync_norm: ");
+    if (nn_plan_sync(e->plan, add_over_ranks, e, !on_device, any)) return adamod__context("model.sync_norm: ");
     if (*any && e->recipe.train.accumulate % comm_size(e->comm) != 0)
         return adamod__refuse("model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
                               e->recipe.train.accumulate, comm_size(e->comm));

@@ -49,21 +49,21 @@ static void activity_forward(const nn_call *c) {
 static void activity_backward(const nn_call *c) {
     const float *x = c->input[1].data, *z = c->input[2].data;
     const int64_t n = c->input[1].rows * c->input[1].cols, step = NN_ATTR(activity, c)->batch * c->input[2].cols;
-    const double g = (double)c->output_grad[0][0];
+    const double g = (double)c->grad->output[0][0];
     const double size = 2 * g * size_factor(c), change = 2 * g * change_factor(c);
-    for (int64_t i = 0; c->input_grad[0] && i < c->output[0].cols; i++) {
-        float *d = &c->input_grad[0][i];
-        *d = (c->accumulate[0] ? *d : 0) + c->output_grad[0][i];
+    for (int64_t i = 0; c->grad->input[0] && i < c->output[0].cols; i++) {
+        float *d = &c->grad->input[0][i];
+        *d = (c->grad->accumulate[0] ? *d : 0) + c->grad->output[0][i];
     }
-    for (int64_t i = 0; c->input_grad[1] && i < n; i++) {
-        float *d = &c->input_grad[1][i];
-        *d = (float)((c->accumulate[1] ? (double)*d : 0) + size * (double)x[i]);
+    for (int64_t i = 0; c->grad->input[1] && i < n; i++) {
+        float *d = &c->grad->input[1][i];
+        *d = (float)((c->grad->accumulate[1] ? (double)*d : 0) + size * (double)x[i]);
     }
-    for (int64_t i = 0; c->input_grad[2] && i < n; i++) {
+    for (int64_t i = 0; c->grad->input[2] && i < n; i++) {
         const double before = i >= step ? (double)z[i] - (double)z[i - step] : 0;
         const double after = i + step < n ? (double)z[i + step] - (double)z[i] : 0;
-        float *d = &c->input_grad[2][i];
-        *d = (float)((c->accumulate[2] ? (double)*d : 0) + change * (before - after));
+        float *d = &c->grad->input[2][i];
+        *d = (float)((c->grad->accumulate[2] ? (double)*d : 0) + change * (before - after));
     }
 }
 

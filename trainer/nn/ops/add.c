@@ -26,11 +26,12 @@ static void add_forward(const nn_call *c) {
 
 /* x and branch may be one value, so one gradient: x's is complete before branch's begins. */
 static void add_backward(const nn_call *c) {
-    float *dx = c->input_grad[0], *db = c->input_grad[1];
+    float *dx = c->grad->input[0], *db = c->grad->input[1];
     const int64_t n = c->output[0].rows * c->output[0].cols;
-    for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0.0) + c->output_grad[0][i]);
+    for (int64_t i = 0; dx && i < n; i++)
+        dx[i] = (float)((c->grad->accumulate[0] ? dx[i] : 0.0) + c->grad->output[0][i]);
     for (int64_t i = 0; db && i < n; i++) {
-        db[i] = (float)((c->accumulate[1] ? db[i] : 0.0) + nn_dropped(c, c->output_grad[0], i));
+        db[i] = (float)((c->grad->accumulate[1] ? db[i] : 0.0) + nn_dropped(c, c->grad->output[0], i));
     }
 }
 

@@ -68,18 +68,18 @@ static void add_norm_forward(const nn_call *c) {
 static void row_grad(const nn_call *c, int64_t row, row_moments m) {
     const int64_t n = c->output[0].cols;
     const float *gamma = c->input[2].data;
-    float *dx = c->input_grad[0], *db = c->input_grad[1];
+    float *dx = c->grad->input[0], *db = c->grad->input[1];
     double mean_g = 0, mean_gh = 0;
     for (int64_t k = row * n; k < (row + 1) * n; k++) {
-        const double g = (double)gamma[k - row * n] * c->output_grad[0][k] / (double)n;
+        const double g = (double)gamma[k - row * n] * c->grad->output[0][k] / (double)n;
         mean_g += g;
         mean_gh += g * (sum_input(c, k) - m.mean) * m.scale;
     }
     for (int64_t k = row * n; k < (row + 1) * n; k++) {
-        const double g = (double)gamma[k - row * n] * c->output_grad[0][k], h = (sum_input(c, k) - m.mean) * m.scale;
+        const double g = (double)gamma[k - row * n] * c->grad->output[0][k], h = (sum_input(c, k) - m.mean) * m.scale;
         const double dz = (g - mean_g - h * mean_gh) * m.scale;
-        if (dx) dx[k] = (float)((c->accumulate[0] ? dx[k] : 0) + dz);
-        if (db) db[k] = (float)((c->accumulate[1] ? db[k] : 0) + nn_dropout_factor(c, k) * dz);
+        if (dx) dx[k] = (float)((c->grad->accumulate[0] ? dx[k] : 0) + dz);
+        if (db) db[k] = (float)((c->grad->accumulate[1] ? db[k] : 0) + nn_dropout_factor(c, k) * dz);
     }
 }
 
@@ -91,14 +91,15 @@ static void add_norm_backward(const nn_call *c) {
     for (int64_t i = 0; i < c->output[0].rows; i++) {
         const row_moments m = moments(c, i);
         for (int64_t j = 0; j < n; j++) {
-            sums[j] += c->output_grad[0][i * n + j] * (sum_input(c, i * n + j) - m.mean) * m.scale;
-            sums[n + j] += c->output_grad[0][i * n + j];
+            sums[j] += c->grad->output[0][i * n + j] * (sum_input(c, i * n + j) - m.mean) * m.scale;
+            sums[n + j] += c->grad->output[0][i * n + j];
         }
-        if (c->input_grad[0] || c->input_grad[1]) row_grad(c, i, m);
+        if (c->grad->input[0] || c->grad->input[1]) row_grad(c, i, m);
     }
     for (int k = 2; k < 4; k++) {
-        float *g = c->input_grad[k];
-        for (int64_t j = 0; g && j < n; j++) g[j] = (float)((c->accumulate[k] ? g[j] : 0) + sums[(k - 2) * n + j]);
+        float *g = c->grad->input[k];
+        for (int64_t j = 0; g && j < n; j++)
+            g[j] = (float)((c->grad->accumulate[k] ? g[j] : 0) + sums[(k - 2) * n + j]);
     }
 }
 

@@ -119,7 +119,7 @@ static void attention_forward(const nn_call *c) {
 static void backward_query(const nn_call *c, const nn_attention_view *v, const query *x, double *sums) {
     const int64_t d = c->output[0].cols, column = x->head * v->size;
     const float *q = v->q + x->row * v->q_stride + column;
-    const float *dy = c->output_grad[0] + x->row * d + column;
+    const float *dy = c->grad->output[0] + x->row * d + column;
     const double dy_y = dot(dy, (const float *)c->output[0].data + x->row * d + column, v->size);
     const float *saved = c->saved + 2 * (x->row * v->heads + x->head);
     double *dq = sums + x->row * d + column;

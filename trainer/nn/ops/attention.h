@@ -29,13 +29,13 @@ static inline nn_attention_view nn_attention_of(const nn_call *c) {
     const nn_attention_attributes *a = c->attributes;
     const bool packed = !kv->data; /* q is [q | k | v] */
     const int64_t d = c->output[0].cols;
-    nn_attention_view v = {.q = q->data, .dq = c->input_grad[ATTENTION_Q], .add_q = c->accumulate[ATTENTION_Q]};
+    nn_attention_view v = {.q = q->data, .dq = c->grad->input[ATTENTION_Q], .add_q = c->grad->accumulate[ATTENTION_Q]};
     v.k = packed ? v.q + d : kv->data;
     v.v = v.k + d;
-    float *const d_kv = packed ? v.dq : c->input_grad[ATTENTION_KV];
+    float *const d_kv = packed ? v.dq : c->grad->input[ATTENTION_KV];
     v.dk = d_kv && packed ? d_kv + d : d_kv;
     v.dv = v.dk ? v.dk + d : NULL;
-    v.add_k = c->accumulate[packed ? ATTENTION_Q : ATTENTION_KV];
+    v.add_k = c->grad->accumulate[packed ? ATTENTION_Q : ATTENTION_KV];
     v.q_rows = q->rows;
     v.k_rows = packed ? q->rows : kv->rows;
     v.q_stride = q->cols;

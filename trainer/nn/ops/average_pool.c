@@ -44,14 +44,14 @@ static void average_pool_forward(const nn_call *c) {
 static void average_pool_backward(const nn_call *c) {
     const nn_array *x = &c->input[0], *y = &c->output[0];
     const int64_t size = NN_ATTR(average_pool, c)->size, width = x->shape->dim[2];
-    if (!c->input_grad[0]) return;
+    if (!c->grad->input[0]) return;
     for (int64_t to = 0; to < nn_pixels(y); to++) {
-        float *window = c->input_grad[0] + first_of(c, to) * x->stride;
+        float *window = c->grad->input[0] + first_of(c, to) * x->stride;
         for (int64_t k = 0; k < nn_channels(y); k++) {
-            const double g = c->output_grad[0][to * y->stride + k] / (double)(size * size);
+            const double g = c->grad->output[0][to * y->stride + k] / (double)(size * size);
             for (int64_t p = 0; p < size * size; p++) {
                 float *const dx = &window[(p / size * width + p % size) * x->stride + k];
-                *dx = (float)((c->accumulate[0] ? *dx : 0) + g);
+                *dx = (float)((c->grad->accumulate[0] ? *dx : 0) + g);
             }
         }
     }

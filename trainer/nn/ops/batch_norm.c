@@ -57,9 +57,9 @@ static void batch_moments(const nn_call *c, int64_t k) {
     c->saved[k] = (float)m;
     c->saved[nn_channels(x) + k] = (float)(1 / sqrt(v + NN_ATTR(batch_norm, c)->eps));
     const double added[2] = {momentum * m, momentum * squares / (double)(n > 1 ? n - 1 : 1)};
-    if (c->added) {
-        c->added[k] = added[0];
-        c->added[nn_channels(x) + k] = added[1];
+    if (c->sync->added) {
+        c->sync->added[k] = added[0];
+        c->sync->added[nn_channels(x) + k] = added[1];
     } else {
         mean[k] = nn_run(mean[k], momentum, added[0]);
         variance[k] = nn_run(variance[k], momentum, added[1]);
@@ -92,7 +92,7 @@ static void batch_norm_forward(const nn_call *c) {
 static double grad_at(const nn_call *c, int64_t p, int64_t k) {
     const int64_t at = p * c->output[0].stride + k;
     const bool off = NN_ATTR(batch_norm, c)->activation == NN_RELU && !(((const float *)c->output[0].data)[at] > 0);
-    return off ? 0 : c->output_grad[0][at];
+    return off ? 0 : c->grad->output[0][at];
 }
 
 static double h_at(const nn_call *c, int64_t p, int64_t k) {
@@ -108,27 +108,27 @@ static void channel_grad(const nn_call *c, int64_t k, double sum_g, double sum_g
     for (int64_t p = 0; p < n; p++) {
         const double g = grad_at(c, p, k);
         const double centered = c->training ? g - (sum_g + h_at(c, p, k) * sum_gh) / (double)n : g;
-        if (c->input_grad[0]) {
-            float *const dx = &c->input_grad[0][p * x->stride + k];
-            *dx = (float)((c->accumulate[0] ? *dx : 0) + factor * centered);
+        if (c->grad->input[0]) {
+            float *const dx = &c->grad->input[0][p * x->stride + k];
+            *dx = (float)((c->grad->accumulate[0] ? *dx : 0) + factor * centered);
         }
-        if (c->input_grad[1]) {
-            float *const dr = &c->input_grad[1][p * r->stride + k];
-            *dr = (float)((c->accumulate[1] ? *dr : 0) + g);
+        if (c->grad->input[1]) {
+            float *const dr = &c->grad->input[1][p * r->stride + k];
+            *dr = (float)((c->grad->accumulate[1] ? *dr : 0) + g);
         }
     }
 }
 
 static void batch_norm_backward(const nn_call *c) {
-    float *dgamma = c->input_grad[2], *dbeta = c->input_grad[3];
+    float *dgamma = c->grad->input[2], *dbeta = c->grad->input[3];
     for (int64_t k = 0; k < nn_channels(&c->input[0]); k++) {
         double sum_g = 0, sum_gh = 0;
         for (int64_t p = 0; p < nn_pixels(&c->input[0]); p++) {
             sum_g += grad_at(c, p, k);
             sum_gh += grad_at(c, p, k) * h_at(c, p, k);
         }
-        if (dgamma) dgamma[k] = (float)((c->accumulate[2] ? dgamma[k] : 0) + sum_gh);
-        if (dbeta) dbeta[k] = (float)((c->accumulate[3] ? dbeta[k] : 0) + sum_g);
+        if (dgamma) dgamma[k] = (float)((c->grad->accumulate[2] ? dgamma[k] : 0) + sum_gh);
+        if (dbeta) dbeta[k] = (float)((c->grad->accumulate[3] ? dbeta[k] : 0) + sum_g);
         channel_grad(c, k, sum_g, sum_gh);
     }
 }
@@ -151,7 +151,7 @@ nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamm
                        nn_value variance, double eps, double momentum, nn_activation activation) {
     return nn_add_node(g, &nn_op_batch_norm, 6, (nn_value[]){x, residual, gamma, beta, mean, variance},
                        &(nn_batch_norm_attributes){
-                           .eps = eps, .momentum = momentum, .activation = activation, .synced = g->shares_norms});
+                           .eps = eps, .momentum = momentum, .activation = activation, .synced = g->synced_norms});
 }
 
-void nn_share_norms(nn_graph *g) { g->shares_norms = true; }
+void nn_sync_norms(nn_graph *g) { g->synced_norms = true; }

@@ -32,14 +32,14 @@ static void concat_forward(const nn_call *c) {
 
 /* a and b may be one value, so one gradient: a's is complete before b's begins. */
 static void concat_backward(const nn_call *c) {
-    const float *dy = c->output_grad[0];
+    const float *dy = c->grad->output[0];
     for (int i = 0; i < 2; i++) {
         const nn_array *x = &c->input[i];
-        float *dx = c->input_grad[i];
+        float *dx = c->grad->input[i];
         for (int64_t p = 0; dx && dx != dy && p < nn_pixels(x); p++) {
             for (int64_t k = 0; k < nn_channels(x); k++) {
                 float *const at = &dx[p * x->stride + k];
-                *at = (float)((c->accumulate[i] ? *at : 0.0) + dy[p * c->output[0].stride + k]);
+                *at = (float)((c->grad->accumulate[i] ? *at : 0.0) + dy[p * c->output[0].stride + k]);
             }
         }
         dy += nn_channels(x);

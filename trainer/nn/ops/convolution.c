@@ -78,7 +78,7 @@ static void add_input_grad(void *context, int64_t to, int64_t from, int64_t at) 
     const meeting_work *m = context;
     const nn_call *c = m->c;
     const int64_t in = nn_channels(&c->input[0]), out = nn_channels(&c->output[0]);
-    const float *dy = c->output_grad[0] + to * c->output[0].stride;
+    const float *dy = c->grad->output[0] + to * c->output[0].stride;
     const float *w = (const float *)c->input[1].data + at;
     for (int64_t o = 0; o < out; o++) {
         for (int64_t k = 0; k < in; k++) m->sums[from * in + k] += (double)dy[o] * w[o * c->input[1].cols + k];
@@ -89,7 +89,7 @@ static void add_weight_grad(void *context, int64_t to, int64_t from, int64_t at)
     const meeting_work *m = context;
     const nn_call *c = m->c;
     const int64_t in = nn_channels(&c->input[0]), out = nn_channels(&c->output[0]);
-    const float *dy = c->output_grad[0] + to * c->output[0].stride;
+    const float *dy = c->grad->output[0] + to * c->output[0].stride;
     const float *x = (const float *)c->input[0].data + from * c->input[0].stride;
     for (int64_t o = 0; o < out; o++) {
         for (int64_t k = 0; k < in; k++) m->sums[o * c->input[1].cols + at + k] += (double)dy[o] * x[k];
@@ -115,10 +115,11 @@ static void convolution_forward(const nn_call *c) {
 
 static void convolution_backward(const nn_call *c) {
     const nn_array *x = &c->input[0], *w = &c->input[1];
-    if (c->input_grad[0])
-        sum_meetings(c, add_input_grad, nn_pixels(x), nn_channels(x), c->input_grad[0], x->stride, c->accumulate[0]);
-    if (c->input_grad[1])
-        sum_meetings(c, add_weight_grad, w->rows, w->cols, c->input_grad[1], w->cols, c->accumulate[1]);
+    if (c->grad->input[0])
+        sum_meetings(c, add_input_grad, nn_pixels(x), nn_channels(x), c->grad->input[0], x->stride,
+                     c->grad->accumulate[0]);
+    if (c->grad->input[1])
+        sum_meetings(c, add_weight_grad, w->rows, w->cols, c->grad->input[1], w->cols, c->grad->accumulate[1]);
 }
 
 static size_t convolution_workspace(const nn_call *c) {
@@ -137,6 +138,7 @@ const nn_op nn_op_convolution = {
     .shape = convolution_shape,
     .ref = {.forward = convolution_forward, .backward = convolution_backward, .workspace = convolution_workspace},
     .flops = convolution_flops,
+    .matrices = 1,
     .strided_inputs = 1u << 0,
     .strided_outputs = 1u << 0,
 };

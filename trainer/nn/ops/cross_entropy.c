@@ -64,16 +64,16 @@ static void cross_entropy_backward(const nn_call *c) {
     const float *x = c->input[0].data;
     const int32_t *targets = c->input[1].data;
     const int64_t n = c->input[0].cols;
-    const double s = NN_ATTR(cross_entropy, c)->smoothing, scale = c->output_grad[0][0];
-    if (!c->input_grad[0]) return;
+    const double s = NN_ATTR(cross_entropy, c)->smoothing, scale = c->grad->output[0][0];
+    if (!c->grad->input[0]) return;
     for (int64_t i = 0; i < c->input[0].rows; i++) {
         for (int64_t v = 0; v < n; v++) {
-            float *dx = c->input_grad[0] + i * n + v;
+            float *dx = c->grad->input[0] + i * n + v;
             double d = 0;
             if (targets[i] >= 0) {
                 d = scale * (exp(x[i * n + v] - (double)c->saved[i]) - (v == targets[i] ? 1 - s : 0) - s / (double)n);
             }
-            *dx = (float)((c->accumulate[0] ? *dx : 0) + d);
+            *dx = (float)((c->grad->accumulate[0] ? *dx : 0) + d);
         }
     }
 }

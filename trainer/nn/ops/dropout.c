@@ -19,10 +19,10 @@ static void dropout_forward(const nn_call *c) {
 }
 
 static void dropout_backward(const nn_call *c) {
-    float *dx = c->input_grad[0];
+    float *dx = c->grad->input[0];
     for (int64_t i = 0; dx && i < c->output[0].rows * c->output[0].cols; i++) {
-        const double before = c->accumulate[0] ? dx[i] : 0;
-        dx[i] = (float)(before + nn_dropped(c, c->output_grad[0], i));
+        const double before = c->grad->accumulate[0] ? dx[i] : 0;
+        dx[i] = (float)(before + nn_dropped(c, c->grad->output[0], i));
     }
 }
 

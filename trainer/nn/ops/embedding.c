@@ -51,13 +51,13 @@ static void embedding_backward(const nn_call *c) {
     const int32_t *ids = c->input[0].data;
     const int64_t d = c->output[0].cols, n = c->input[2].rows;
     double *sums = (double *)(void *)c->workspace;
-    if (!c->input_grad[2]) return;
+    if (!c->grad->input[2]) return;
     for (int64_t id = 0; id < n; id++) {
-        float *g = c->input_grad[2] + id * d;
-        for (int64_t e = 0; e < d; e++) sums[e] = c->accumulate[2] ? g[e] : 0;
+        float *g = c->grad->input[2] + id * d;
+        for (int64_t e = 0; e < d; e++) sums[e] = c->grad->accumulate[2] ? g[e] : 0;
         for (int64_t i = 0; i < c->output[0].rows; i++) {
             if (ids[i] != id) continue;
-            for (int64_t e = 0; e < d; e++) sums[e] += NN_ATTR(embedding, c)->scale * c->output_grad[0][i * d + e];
+            for (int64_t e = 0; e < d; e++) sums[e] += NN_ATTR(embedding, c)->scale * c->grad->output[0][i * d + e];
         }
         for (int64_t e = 0; e < d; e++) g[e] = (float)sums[e];
     }

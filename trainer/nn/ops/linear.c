@@ -67,9 +67,9 @@ static const double *pre_activation_grad(const nn_call *c) {
     const float *y = c->output[0].data;
     for (int64_t k = 0; k < c->output[0].rows * c->output[0].cols; k++) {
         switch (NN_ATTR(linear, c)->activation) {
-            case NN_LINEAR: dz[k] = c->output_grad[0][k]; break;
-            case NN_RELU: dz[k] = y[k] > 0 ? c->output_grad[0][k] : 0; break;
-            case NN_GELU: dz[k] = c->output_grad[0][k] * gelu_slope(c->saved[k]); break;
+            case NN_LINEAR: dz[k] = c->grad->output[0][k]; break;
+            case NN_RELU: dz[k] = y[k] > 0 ? c->grad->output[0][k] : 0; break;
+            case NN_GELU: dz[k] = c->grad->output[0][k] * gelu_slope(c->saved[k]); break;
         }
     }
     return dz;
@@ -82,7 +82,7 @@ static void input_grad(const nn_call *c, const double *dz, float *dx) {
     const float *w = c->input[1].data;
     for (int64_t i = 0; i < c->output[0].rows; i++) {
         for (int64_t k = 0; k < in; k++) {
-            double sum = c->accumulate[0] ? dx[i * in + k] : 0;
+            double sum = c->grad->accumulate[0] ? dx[i * in + k] : 0;
             for (int64_t o = 0; o < out; o++) sum += dz[i * out + o] * w[o * in + k];
             dx[i * in + k] = (float)sum;
         }
@@ -94,7 +94,7 @@ static void weight_grad(const nn_call *c, const double *dz, float *dw) {
     const float *x = c->input[0].data;
     for (int64_t o = 0; o < out; o++) {
         for (int64_t k = 0; k < in; k++) {
-            double sum = c->accumulate[1] ? dw[o * in + k] : 0;
+            double sum = c->grad->accumulate[1] ? dw[o * in + k] : 0;
             for (int64_t i = 0; i < c->output[0].rows; i++) sum += dz[i * out + o] * x[i * in + k];
             dw[o * in + k] = (float)sum;
         }
@@ -104,7 +104,7 @@ static void weight_grad(const nn_call *c, const double *dz, float *dw) {
 static void bias_grad(const nn_call *c, const double *dz, float *db) {
     const int64_t out = c->output[0].cols;
     for (int64_t o = 0; o < out; o++) {
-        double sum = c->accumulate[2] ? db[o] : 0;
+        double sum = c->grad->accumulate[2] ? db[o] : 0;
         for (int64_t i = 0; i < c->output[0].rows; i++) sum += dz[i * out + o];
         db[o] = (float)sum;
     }
@@ -112,9 +112,9 @@ static void bias_grad(const nn_call *c, const double *dz, float *db) {
 
 static void linear_backward(const nn_call *c) {
     const double *dz = pre_activation_grad(c);
-    if (c->input_grad[0]) input_grad(c, dz, c->input_grad[0]);
-    if (c->input_grad[1]) weight_grad(c, dz, c->input_grad[1]);
-    if (c->input_grad[2]) bias_grad(c, dz, c->input_grad[2]);
+    if (c->grad->input[0]) input_grad(c, dz, c->grad->input[0]);
+    if (c->grad->input[1]) weight_grad(c, dz, c->grad->input[1]);
+    if (c->grad->input[2]) bias_grad(c, dz, c->grad->input[2]);
 }
 
 const nn_op nn_op_linear = {
@@ -125,6 +125,7 @@ const nn_op nn_op_linear = {
     .shape = linear_shape,
     .ref = {.forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace},
     .flops = linear_flops,
+    .matrices = 1,
 };
 
 nn_value nn_linear(nn_graph *g, nn_value x, nn_value w, nn_value b, nn_activation activation) {

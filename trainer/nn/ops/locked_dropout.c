@@ -24,7 +24,7 @@ static void locked_dropout_forward(const nn_call *c) {
 }
 
 static void locked_dropout_backward(const nn_call *c) {
-    if (c->input_grad[0]) locked_dropout_run(c, c->output_grad[0], c->input_grad[0], c->accumulate[0]);
+    if (c->grad->input[0]) locked_dropout_run(c, c->grad->output[0], c->grad->input[0], c->grad->accumulate[0]);
 }
 
 const nn_op nn_op_locked_dropout = {

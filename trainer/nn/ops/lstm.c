@@ -100,7 +100,7 @@ static void lstm_row_grad(const nn_call *c, const lstm_view *v, int64_t row, dou
     for (int64_t j = 0; j < h; j++) {
         const double i = gates[j], f = gates[h + j], g = gates[2 * h + j], o = gates[3 * h + j];
         const double t = tanh((double)v->cells[row * h + j]);
-        double dy = c->output_grad[0][row * h + j];
+        double dy = c->grad->output[0][row * h + j];
         for (int64_t k = 0; row / v->batch + 1 < v->steps && k < 4 * h; k++)
             dy += next[k] * nn_dropped(c, c->input[LSTM_W_STATE].data, k * h + j);
         const double d = dc[j] + dy * o * (1 - t * t);
@@ -116,7 +116,7 @@ static void lstm_row_grad(const nn_call *c, const lstm_view *v, int64_t row, dou
  * not 0. */
 static void lstm_weight_grad(const nn_call *c, const lstm_view *v, const double *sums, int which) {
     const int64_t cols = which == LSTM_W_IN ? v->in : v->h;
-    float *dw = c->input_grad[which];
+    float *dw = c->grad->input[which];
     for (int64_t k = 0; dw && k < 4 * v->h; k++) {
         for (int64_t e = 0; e < cols; e++) {
             double sum = 0;
@@ -126,15 +126,15 @@ static void lstm_weight_grad(const nn_call *c, const lstm_view *v, const double 
                 sum += sums[row * 4 * v->h + k] * (double)with[e];
             }
             if (which == LSTM_W_STATE) sum *= nn_dropout_factor(c, k * cols + e);
-            dw[k * cols + e] = (float)((c->accumulate[which] ? (double)dw[k * cols + e] : 0) + sum);
+            dw[k * cols + e] = (float)((c->grad->accumulate[which] ? (double)dw[k * cols + e] : 0) + sum);
         }
     }
 }
 
 static void lstm_bias_grad(const nn_call *c, const lstm_view *v, const double *sums, int which) {
-    float *db = c->input_grad[which];
+    float *db = c->grad->input[which];
     for (int64_t k = 0; db && k < 4 * v->h; k++) {
-        double sum = c->accumulate[which] ? (double)db[k] : 0;
+        double sum = c->grad->accumulate[which] ? (double)db[k] : 0;
         for (int64_t row = 0; row < v->steps * v->batch; row++) sum += sums[row * 4 * v->h + k];
         db[k] = (float)sum;
     }
@@ -142,10 +142,10 @@ static void lstm_bias_grad(const nn_call *c, const lstm_view *v, const double *s
 
 static void lstm_x_grad(const nn_call *c, const lstm_view *v, const double *sums) {
     const float *w = c->input[LSTM_W_IN].data;
-    float *dx = c->input_grad[LSTM_X];
+    float *dx = c->grad->input[LSTM_X];
     for (int64_t row = 0; dx && row < v->steps * v->batch; row++) {
         for (int64_t e = 0; e < v->in; e++) {
-            double sum = c->accumulate[LSTM_X] ? (double)dx[row * v->in + e] : 0;
+            double sum = c->grad->accumulate[LSTM_X] ? (double)dx[row * v->in + e] : 0;
             for (int64_t k = 0; k < 4 * v->h; k++) sum += sums[row * 4 * v->h + k] * (double)w[k * v->in + e];
             dx[row * v->in + e] = (float)sum;
         }
@@ -185,6 +185,7 @@ const nn_op nn_op_lstm = {
     .biases = 1u << LSTM_B_IN | 1u << LSTM_B_STATE,
     .ref = {.forward = lstm_forward, .backward = lstm_backward, .workspace = lstm_workspace},
     .flops = lstm_flops,
+    .matrices = 2,
     .aliases = {0, 1 + LSTM_H, 1 + LSTM_C},
     .full_inputs = 1u << LSTM_B_IN | 1u << LSTM_B_STATE | 1u << LSTM_H | 1u << LSTM_C,
 };

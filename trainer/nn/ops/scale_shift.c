@@ -39,18 +39,18 @@ static void scale_shift_forward(const nn_call *c) {
 /* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
 static void scale_shift_backward(const nn_call *c) {
     const float *x = c->input[0].data, *scale = c->input[1].data, *y = c->output[0].data;
-    float *dx = c->input_grad[0], *dr = c->input_grad[3];
+    float *dx = c->grad->input[0], *dr = c->grad->input[3];
     double sums[2] = {0, 0};
     for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
-        const double g = NN_ATTR(scale_shift, c)->activation == NN_RELU && !(y[i] > 0) ? 0 : c->output_grad[0][i];
+        const double g = NN_ATTR(scale_shift, c)->activation == NN_RELU && !(y[i] > 0) ? 0 : c->grad->output[0][i];
         if (scale) sums[0] += g * x[i];
         sums[1] += g;
-        if (dx) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0) + (scale ? *scale * g : g));
-        if (dr) dr[i] = (float)((c->accumulate[3] ? dr[i] : 0) + g);
+        if (dx) dx[i] = (float)((c->grad->accumulate[0] ? dx[i] : 0) + (scale ? *scale * g : g));
+        if (dr) dr[i] = (float)((c->grad->accumulate[3] ? dr[i] : 0) + g);
     }
     for (int k = 0; k < 2; k++) {
-        float *const to = c->input_grad[1 + k];
-        if (to) *to = (float)((c->accumulate[1 + k] ? *to : 0) + sums[k]);
+        float *const to = c->grad->input[1 + k];
+        if (to) *to = (float)((c->grad->accumulate[1 + k] ? *to : 0) + sums[k]);
     }
 }
 

@@ -25,7 +25,7 @@ static void word_dropout_run(const nn_call *c, const float *x, float *y, bool ad
 static void word_dropout_forward(const nn_call *c) { word_dropout_run(c, c->input[0].data, c->output[0].data, false); }
 
 static void word_dropout_backward(const nn_call *c) {
-    if (c->input_grad[0]) word_dropout_run(c, c->output_grad[0], c->input_grad[0], c->accumulate[0]);
+    if (c->grad->input[0]) word_dropout_run(c, c->grad->output[0], c->grad->input[0], c->grad->accumulate[0]);
 }
 
 const nn_op nn_op_word_dropout = {

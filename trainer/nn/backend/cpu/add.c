@@ -20,8 +20,8 @@ static void add_backward_task(void *context, int64_t i) {
     const int64_t first = i * NN_CHUNK, n = w->n - first < NN_CHUNK ? w->n - first : NN_CHUNK;
     for (int k = 0; k < 2; k++) {
         const nn_drop drop = k == 1 ? w->drop : (nn_drop){0};
-        float *g = c->input_grad[k];
-        if (g) nn_cpu_add_dropped(&drop, first, n, c->accumulate[k] ? g : NULL, c->output_grad[0], g);
+        float *g = c->grad->input[k];
+        if (g) nn_cpu_add_dropped(&drop, first, n, c->grad->accumulate[k] ? g : NULL, c->grad->output[0], g);
     }
 }
 

@@ -150,11 +150,11 @@ static void backward_task(void *context, int64_t i) {
     memset(s.dbeta, 0, (size_t)w->n * sizeof *s.dbeta);
     for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output[0].rows; row++) {
         const float *factor = row_sum(w, row, &s, s.h);
-        norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->output_grad[0] + row * w->n, s.dgamma, s.dbeta,
+        norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->grad->output[0] + row * w->n, s.dgamma, s.dbeta,
                       s.h, s.dz);
         for (int k = 0; k < 2; k++) {
-            float *g = c->input_grad[k] ? c->input_grad[k] + row * w->n : NULL;
-            if (g) nn_cpu_multiply_add(w->n, c->accumulate[k] ? g : NULL, k == 1 ? factor : NULL, s.dz, g);
+            float *g = c->grad->input[k] ? c->grad->input[k] + row * w->n : NULL;
+            if (g) nn_cpu_multiply_add(w->n, c->grad->accumulate[k] ? g : NULL, k == 1 ? factor : NULL, s.dz, g);
         }
     }
 }
@@ -170,8 +170,10 @@ static void add_norm_backward(const nn_call *c) {
     const norm_scratch first = norm_scratch_of(&w, 0);
     const float *parts[2] = {first.dgamma, first.dbeta};
     for (int k = 2; k < 4; k++) {
-        float *g = c->input_grad[k];
-        if (g) nn_cpu_sum_rows(c->pool, parts[k - 2], norm_scratch_size(&w), norm_tasks(&w), w.n, g, c->accumulate[k]);
+        float *g = c->grad->input[k];
+        if (g)
+            nn_cpu_sum_rows(c->pool, parts[k - 2], norm_scratch_size(&w), norm_tasks(&w), w.n, g,
+                            c->grad->accumulate[k]);
     }
 }
 

@@ -376,7 +376,7 @@ static void backward_tile(const item *w, const tile *t, nn_tile dk, nn_tile dv, 
     const nn_vector *x = w->j->x;
     const int64_t width = w->j->width, d = v->heads * v->size;
     x->copy(t->m, v->size, q_at(w, t, v->q, v->q_stride), v->q_stride, (float)v->scale, b->q, width);
-    x->copy(t->m, v->size, q_at(w, t, w->j->call->output_grad[0], d), d, 1, b->dy, width);
+    x->copy(t->m, v->size, q_at(w, t, w->j->call->grad->output[0], d), d, 1, b->dy, width);
     backward_weights(w, t);
     if (v->dk) {
         mix_back(w, t, b->s, b->dy, dv, add);
@@ -428,9 +428,9 @@ static void attention_backward(const nn_call *c) {
     const nn_attention_view *v = &j.view;
     const int64_t d = c->output[0].cols;
     if (!v->dq && !v->dk) return;
-    const array touched[] = {{v->k, v->k_stride, true},     {v->v, v->k_stride, true},     {v->q, v->q_stride, false},
-                             {c->output_grad[0], d, false}, {c->output[0].data, d, false}, {v->dq, v->q_stride, false},
-                             {v->dk, v->k_stride, true},    {v->dv, v->k_stride, true}};
+    const array touched[] = {{v->k, v->k_stride, true},      {v->v, v->k_stride, true},     {v->q, v->q_stride, false},
+                             {c->grad->output[0], d, false}, {c->output[0].data, d, false}, {v->dq, v->q_stride, false},
+                             {v->dk, v->k_stride, true},     {v->dv, v->k_stride, true}};
     if (v->dq && !v->add_q) clear_outside(&j, v->q_ranges, v->q_rows, v->dq, v->q_stride, d);
     if (v->dk && !v->add_k) clear_outside(&j, v->k_ranges, v->k_rows, v->dk, v->k_stride, 2 * d);
     run(&j, backward_item, touched, sizeof touched / sizeof touched[0]);

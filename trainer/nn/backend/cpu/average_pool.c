@@ -50,9 +50,9 @@ static void backward_task(void *context, int64_t row) {
     const job *j = context;
     const nn_array *x = &j->c->input[0], *y = &j->c->output[0];
     for (int64_t i = 0; i < j->windows; i++)
-        spread_window(j, j->c->output_grad[0] + (row * j->windows + i) * y->stride,
-                      j->c->input_grad[0] + (row * j->size * j->width + i * j->size) * x->stride, x->stride,
-                      j->c->accumulate[0]);
+        spread_window(j, j->c->grad->output[0] + (row * j->windows + i) * y->stride,
+                      j->c->grad->input[0] + (row * j->size * j->width + i * j->size) * x->stride, x->stride,
+                      j->c->grad->accumulate[0]);
 }
 
 static void average_pool_forward(const nn_call *c) {
@@ -62,7 +62,7 @@ static void average_pool_forward(const nn_call *c) {
 
 static void average_pool_backward(const nn_call *c) {
     job j = job_of(c);
-    if (c->input_grad[0]) nn_parallel(c->pool, c->output[0].rows * c->output[0].shape->dim[1], backward_task, &j);
+    if (c->grad->input[0]) nn_parallel(c->pool, c->output[0].rows * c->output[0].shape->dim[1], backward_task, &j);
 }
 
 const nn_kernels nn_cpu_average_pool = {.forward = average_pool_forward, .backward = average_pool_backward};

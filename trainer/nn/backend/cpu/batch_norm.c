@@ -73,7 +73,7 @@ static void total(const job *j, int64_t k, double out[2]) {
 /* The sums of all processes in the place of this one's. */
 static void add_up(job *j) {
     const nn_call *c = j->c;
-    if (!c->add_up || !c->training || j->tasks == 0) return;
+    if (!c->sync->add_up || !c->training || j->tasks == 0) return;
     for (int64_t k = 0; k < j->channels; k++) {
         double sums[2];
         total(j, k, sums);
@@ -81,8 +81,8 @@ static void add_up(job *j) {
         j->sums[j->channels + k] = sums[1];
     }
     j->parts = 1;
-    c->add_up(c->add_context, j->sums, 2 * j->channels);
-    c->add_up(c->add_context, &j->count, 1);
+    c->sync->add_up(c->sync->context, j->sums, 2 * j->channels);
+    c->sync->add_up(c->sync->context, &j->count, 1);
 }
 
 /* ---- forward ---- */
@@ -133,9 +133,9 @@ static void finish_moments(void *context, int64_t k) {
     c->saved[k] = (float)m;
     c->saved[j->channels + k] = (float)(1 / sqrt((j->pixels ? squares / n : 0) + NN_ATTR(batch_norm, c)->eps));
     const double added[2] = {momentum * m, momentum * squares / (n > 1 ? n - 1 : 1)};
-    if (c->added) {
-        c->added[k] = added[0];
-        c->added[j->channels + k] = added[1];
+    if (c->sync->added) {
+        c->sync->added[k] = added[0];
+        c->sync->added[j->channels + k] = added[1];
     } else {
         mean[k] = nn_run(mean[k], momentum, added[0]);
         variance[k] = nn_run(variance[k], momentum, added[1]);
@@ -234,7 +234,7 @@ static void sums_task(void *context, int64_t task) {
     const job *j = context;
     const nn_call *c = j->c;
     const int64_t first = first_of(j, task);
-    sum_gradients(count_of(j, task), j->channels, run_of(&c->output[0], c->output_grad[0], first), relu_mask(c, first),
+    sum_gradients(count_of(j, task), j->channels, run_of(&c->output[0], c->grad->output[0], first), relu_mask(c, first),
                   run_of(&c->input[0], c->input[0].data, first), c->saved, j->sums + 2 * task * j->channels);
 }
 
@@ -243,11 +243,11 @@ static void finish_parameters(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;
     const double inverse = c->saved[j->channels + k];
-    float *dgamma = c->input_grad[2], *dbeta = c->input_grad[3];
+    float *dgamma = c->grad->input[2], *dbeta = c->grad->input[3];
     double sums[2];
     total(j, k, sums);
-    if (dgamma) dgamma[k] = (float)((c->accumulate[2] ? dgamma[k] : 0) + sums[1] * inverse);
-    if (dbeta) dbeta[k] = (float)((c->accumulate[3] ? dbeta[k] : 0) + sums[0]);
+    if (dgamma) dgamma[k] = (float)((c->grad->accumulate[2] ? dgamma[k] : 0) + sums[1] * inverse);
+    if (dbeta) dbeta[k] = (float)((c->grad->accumulate[3] ? dbeta[k] : 0) + sums[0]);
 }
 
 /* dx = scale (g - mean - (x - m) by), where mean is g's, and by that of g (x - m) over the variance. */
@@ -303,14 +303,14 @@ static void grad_task(void *context, int64_t task) {
     const nn_call *c = j->c;
     const int64_t first = first_of(j, task), n = count_of(j, task);
     const bool relu = NN_ATTR(batch_norm, c)->activation == NN_RELU;
-    const run dy = run_of(&c->output[0], c->output_grad[0], first), mask = relu_mask(c, first), y = relu ? mask : dy;
-    const run x = run_of(&c->input[0], c->input[0].data, first), dx = run_of(&c->input[0], c->input_grad[0], first);
-    const run dr = run_of(&c->input[1], c->input_grad[1], first);
+    const run dy = run_of(&c->output[0], c->grad->output[0], first), mask = relu_mask(c, first), y = relu ? mask : dy;
+    const run x = run_of(&c->input[0], c->input[0].data, first), dx = run_of(&c->input[0], c->grad->input[0], first);
+    const run dr = run_of(&c->input[1], c->grad->input[1], first);
     if (dx.x) {
-        (c->accumulate[0] ? (relu ? relu_add_input_grad : plain_add_input_grad)
-                          : (relu ? relu_input_grad : plain_input_grad))(j, n, dy, y, x, dx);
+        (c->grad->accumulate[0] ? (relu ? relu_add_input_grad : plain_add_input_grad)
+                                : (relu ? relu_input_grad : plain_input_grad))(j, n, dy, y, x, dx);
     }
-    if (dr.x) residual_grad(n, j->channels, dy, mask, dr, c->accumulate[1]);
+    if (dr.x) residual_grad(n, j->channels, dy, mask, dr, c->grad->accumulate[1]);
 }
 
 static void batch_norm_backward(const nn_call *c) {
@@ -319,7 +319,7 @@ static void batch_norm_backward(const nn_call *c) {
     nn_parallel(c->pool, j.channels, finish_parameters, &j);
     add_up(&j);
     nn_parallel(c->pool, j.channels, finish_sums, &j);
-    if (c->input_grad[0] || c->input_grad[1]) nn_parallel(c->pool, j.tasks, grad_task, &j);
+    if (c->grad->input[0] || c->grad->input[1]) nn_parallel(c->pool, j.tasks, grad_task, &j);
 }
 
 const nn_kernels nn_cpu_batch_norm = {

@@ -36,13 +36,13 @@ static void concat_forward(const nn_call *c) {
 }
 
 static void concat_backward(const nn_call *c) {
-    const float *dy = c->output_grad[0];
+    const float *dy = c->grad->output[0];
     for (int i = 0; i < 2; i++) {
         const nn_array *x = &c->input[i];
-        float *dx = c->input_grad[i];
+        float *dx = c->grad->input[i];
         if (dx && dx != dy)
             copy(c->pool,
-                 (job){dy, dx, c->output[0].stride, x->stride, nn_pixels(x), nn_channels(x), c->accumulate[i]});
+                 (job){dy, dx, c->output[0].stride, x->stride, nn_pixels(x), nn_channels(x), c->grad->accumulate[i]});
         dy += nn_channels(x);
     }
 }

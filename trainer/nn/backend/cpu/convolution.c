@@ -100,9 +100,9 @@ static void add_row(int64_t n, const float *restrict x, float *restrict y) {
 /* The gathered gradients of an image back to where its pixels are. */
 static void scatter_task(void *context, int64_t image) {
     const view *v = context;
-    float *dx = v->c->input_grad[0] + (v->first + image) * v->height * v->width * v->x_stride;
+    float *dx = v->c->grad->input[0] + (v->first + image) * v->height * v->width * v->x_stride;
     const float *from = v->gathered + image * v->out_height * v->out_width * v->row;
-    for (int64_t p = 0; !v->c->accumulate[0] && p < v->height * v->width; p++)
+    for (int64_t p = 0; !v->c->grad->accumulate[0] && p < v->height * v->width; p++)
         memset(dx + p * v->x_stride, 0, (size_t)v->in * sizeof *dx);
     for (int64_t p = 0; p < v->out_height * v->out_width; p++) {
         for (int64_t k = 0; k < v->size * v->size; k++, from += v->in) {
@@ -138,7 +138,7 @@ static void input_grad_chunk(view *v) {
     nn_gemm(v->c->pool, &(nn_product){.m = pixels_now(v),
                                       .n = v->row,
                                       .k = v->out,
-                                      .a = {v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride},
+                                      .a = {v->c->grad->output[0] + pixels_before(v) * v->y_stride, v->y_stride},
                                       .b = {v->c->input[1].data, v->row},
                                       .c = v->gathered,
                                       .ldc = v->row});
@@ -147,15 +147,15 @@ static void input_grad_chunk(view *v) {
 
 static void weight_grad_chunk(view *v) {
     gather(v);
-    nn_gemm(v->c->pool,
-            &(nn_product){.m = v->out,
-                          .n = v->row,
-                          .k = pixels_now(v),
-                          .a = {v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride, .transposed = true},
-                          .b = {v->gathered, v->row},
-                          .c = v->c->input_grad[1],
-                          .ldc = v->row,
-                          .add = v->first > 0 || v->c->accumulate[1]});
+    nn_gemm(v->c->pool, &(nn_product){.m = v->out,
+                                      .n = v->row,
+                                      .k = pixels_now(v),
+                                      .a = {v->c->grad->output[0] + pixels_before(v) * v->y_stride, v->y_stride,
+                                            .transposed = true},
+                                      .b = {v->gathered, v->row},
+                                      .c = v->c->grad->input[1],
+                                      .ldc = v->row,
+                                      .add = v->first > 0 || v->c->grad->accumulate[1]});
 }
 
 /* ---- kernels ---- */
@@ -183,17 +183,17 @@ static void input_grad(view *v) {
     const nn_call *c = v->c;
     const nn_winograd back = winograd_back(v);
     if (is_winograd(v)) {
-        nn_winograd_apply(c->pool, &back, c->output_grad[0], c->input[1].data, true, c->input_grad[0], c->accumulate[0],
-                          c->workspace);
+        nn_winograd_apply(c->pool, &back, c->grad->output[0], c->input[1].data, true, c->grad->input[0],
+                          c->grad->accumulate[0], c->workspace);
     } else if (is_plain(v)) {
         nn_gemm(c->pool, &(nn_product){.m = nn_pixels(&c->input[0]),
                                        .n = v->in,
                                        .k = v->out,
-                                       .a = {c->output_grad[0], v->y_stride},
+                                       .a = {c->grad->output[0], v->y_stride},
                                        .b = {c->input[1].data, v->in},
-                                       .c = c->input_grad[0],
+                                       .c = c->grad->input[0],
                                        .ldc = v->x_stride,
-                                       .add = c->accumulate[0]});
+                                       .add = c->grad->accumulate[0]});
     } else {
         each_chunk(v, input_grad_chunk);
     }
@@ -203,17 +203,17 @@ static void weight_grad(view *v) {
     const nn_call *c = v->c;
     const nn_winograd s = winograd_of(v);
     if (is_winograd(v)) {
-        nn_winograd_weights(c->pool, &s, c->input[0].data, c->output_grad[0], c->input_grad[1], c->accumulate[1],
-                            c->workspace);
+        nn_winograd_weights(c->pool, &s, c->input[0].data, c->grad->output[0], c->grad->input[1],
+                            c->grad->accumulate[1], c->workspace);
     } else if (is_plain(v) || v->images == 0) { /* of no image it is 0 */
         nn_gemm(c->pool, &(nn_product){.m = v->out,
                                        .n = v->row,
                                        .k = is_plain(v) ? nn_pixels(&c->output[0]) : 0,
-                                       .a = {c->output_grad[0], v->y_stride, .transposed = true},
+                                       .a = {c->grad->output[0], v->y_stride, .transposed = true},
                                        .b = {c->input[0].data, v->x_stride},
-                                       .c = c->input_grad[1],
+                                       .c = c->grad->input[1],
                                        .ldc = v->row,
-                                       .add = c->accumulate[1]});
+                                       .add = c->grad->accumulate[1]});
     } else {
         each_chunk(v, weight_grad_chunk);
     }
@@ -221,8 +221,8 @@ static void weight_grad(view *v) {
 
 static void convolution_backward(const nn_call *c) {
     view v = view_of(c);
-    if (c->input_grad[0]) input_grad(&v);
-    if (c->input_grad[1]) weight_grad(&v);
+    if (c->grad->input[0]) input_grad(&v);
+    if (c->grad->input[1]) weight_grad(&v);
 }
 
 static size_t convolution_workspace(const nn_call *c) {
@@ -230,7 +230,7 @@ static size_t convolution_workspace(const nn_call *c) {
     const nn_winograd s = winograd_of(&v), back = winograd_back(&v);
     if (is_plain(&v)) return 0;
     if (!is_winograd(&v)) return (size_t)(v.chunk * v.out_height * v.out_width * v.row);
-    if (!c->output_grad[0]) return nn_winograd_apply_floats(c->pool, &s);
+    if (!c->grad->output[0]) return nn_winograd_apply_floats(c->pool, &s);
     const size_t a = nn_winograd_apply_floats(c->pool, &back), b = nn_winograd_weights_floats(c->pool, &s);
     return a > b ? a : b;
 }

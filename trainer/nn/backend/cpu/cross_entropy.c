@@ -70,15 +70,15 @@ static void backward_rows(void *context, int64_t task) {
     const nn_call *c = j->call;
     const int64_t n = c->input[0].cols;
     const int32_t *targets = c->input[1].data;
-    const double s = NN_ATTR(cross_entropy, c)->smoothing, scale = c->output_grad[0][0];
+    const double s = NN_ATTR(cross_entropy, c)->smoothing, scale = c->grad->output[0][0];
     const float shift = (float)(scale * s / (double)n), target = (float)(scale * (1 - s));
     for (int64_t i = task * ROWS; i < end_of(c, task); i++) {
-        float *dx = c->input_grad[0] + i * n;
+        float *dx = c->grad->input[0] + i * n;
         if (targets[i] >= 0) {
             const float *x = (const float *)c->input[0].data + i * n;
-            j->x->softmax(n, x, c->saved[i], (float)scale, shift, dx, c->accumulate[0]);
+            j->x->softmax(n, x, c->saved[i], (float)scale, shift, dx, c->grad->accumulate[0]);
             dx[targets[i]] -= target;
-        } else if (!c->accumulate[0]) {
+        } else if (!c->grad->accumulate[0]) {
             memset(dx, 0, (size_t)n * sizeof(float));
         }
     }
@@ -86,7 +86,7 @@ static void backward_rows(void *context, int64_t task) {
 
 static void cross_entropy_backward(const nn_call *c) {
     job j = {c, nn_vector_choose(), NULL};
-    if (c->input_grad[0]) nn_parallel(c->pool, tasks(c), backward_rows, &j);
+    if (c->grad->input[0]) nn_parallel(c->pool, tasks(c), backward_rows, &j);
 }
 
 const nn_kernels nn_cpu_cross_entropy = {

@@ -23,7 +23,7 @@ static void dropout_run(const nn_call *c, const float *x, float *y, bool add) {
 static void dropout_forward(const nn_call *c) { dropout_run(c, c->input[0].data, c->output[0].data, false); }
 
 static void dropout_backward(const nn_call *c) {
-    if (c->input_grad[0]) dropout_run(c, c->output_grad[0], c->input_grad[0], c->accumulate[0]);
+    if (c->grad->input[0]) dropout_run(c, c->grad->output[0], c->grad->input[0], c->grad->accumulate[0]);
 }
 
 const nn_kernels nn_cpu_dropout = {.forward = dropout_forward, .backward = dropout_backward};

@@ -127,18 +127,18 @@ static void backward_part(void *context, int64_t task) {
     const int32_t *ids = c->input[0].data;
     const int64_t across = nn_parts(j->d, COLUMNS), column = task % across * COLUMNS, n = least(COLUMNS, j->d - column);
     const int64_t first = task / across * TABLE_ROWS, rows = least(TABLE_ROWS, c->input[2].rows - first);
-    float *to = c->input_grad[2] + first * j->d + column;
-    for (int64_t r = 0; !c->accumulate[2] && r < rows; r++) memset(to + r * j->d, 0, (size_t)n * sizeof(float));
+    float *to = c->grad->input[2] + first * j->d + column;
+    for (int64_t r = 0; !c->grad->accumulate[2] && r < rows; r++) memset(to + r * j->d, 0, (size_t)n * sizeof(float));
     for (int64_t i = 0; i < c->output[0].rows; i++) {
         const int64_t r = ids[i] - first;
         if (r < 0 || r >= rows) continue;
-        add(n, (float)NN_ATTR(embedding, c)->scale, c->output_grad[0] + i * j->d + column, to + r * j->d);
+        add(n, (float)NN_ATTR(embedding, c)->scale, c->grad->output[0] + i * j->d + column, to + r * j->d);
     }
 }
 
 static void embedding_backward(const nn_call *c) {
     job j = {.call = c, .d = c->output[0].cols};
-    if (!c->input_grad[2]) return;
+    if (!c->grad->input[2]) return;
     nn_parallel(c->pool, nn_parts(c->input[2].rows, TABLE_ROWS) * nn_parts(j.d, COLUMNS), backward_part, &j);
 }
 

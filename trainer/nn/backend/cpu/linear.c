@@ -184,7 +184,7 @@ static void grad_task(void *context, int64_t task) {
     for (int64_t col = 0; col < out; col += COLUMNS) {
         const part p = {rows, out - col < COLUMNS ? out - col : COLUMNS, out};
         const int64_t at = first * out + col;
-        const float *dy = c->output_grad[0] + at;
+        const float *dy = c->grad->output[0] + at;
         float *sums = w->bias_sums + task * out + col;
         switch (NN_ATTR(linear, c)->activation) {
             case NN_LINEAR: sum_grad(p, dy, sums); break;
@@ -201,10 +201,10 @@ static int weight_products(const grad_work *w, const float *dz, nn_product *to) 
     const float *x = c->input[0].data;
     for (int64_t i = 0; i < n; i++) {
         const int64_t first = c->output[0].rows * i / n, end = c->output[0].rows * (i + 1) / n;
-        to[i] = (nn_product){.m = out, .n = in, .k = end - first, .ldc = in, .add = n == 1 && c->accumulate[1]};
+        to[i] = (nn_product){.m = out, .n = in, .k = end - first, .ldc = in, .add = n == 1 && c->grad->accumulate[1]};
         to[i].a = (nn_factor){dz + first * out, out, .transposed = true};
         to[i].b = (nn_factor){.data = x + first * in, .stride = in};
-        to[i].c = n > 1 ? w->weight_sums + i * out * in : c->input_grad[1];
+        to[i].c = n > 1 ? w->weight_sums + i * out * in : c->grad->input[1];
     }
     return (int)n;
 }
@@ -217,32 +217,34 @@ static nn_product input_product(const grad_work *w, const float *dz) {
                         .k = out,
                         .a = {dz, out},
                         .b = {c->input[1].data, in},
-                        .c = c->input_grad[0],
+                        .c = c->grad->input[0],
                         .ldc = in,
-                        .add = c->accumulate[0]};
+                        .add = c->grad->accumulate[0]};
 }
 
 static void linear_backward(const nn_call *c) {
     const int64_t size = c->input[1].rows * c->input[1].cols;
-    float *dx = c->input_grad[0], *dw = c->input_grad[1], *db = c->input_grad[2];
+    float *dx = c->grad->input[0], *dw = c->grad->input[1], *db = c->grad->input[2];
     grad_work w = grad_work_of(c);
     if (w.dz || db) nn_parallel(c->pool, w.tasks, grad_task, &w);
-    const float *dz = w.dz ? w.dz : c->output_grad[0];
+    const float *dz = w.dz ? w.dz : c->grad->output[0];
     nn_product products[WEIGHT_PARTS + 1];
     int n = 0;
     if (dw) n += weight_products(&w, dz, products);
     if (dx) products[n++] = input_product(&w, dz);
     nn_products(c->pool, products, n);
-    if (db) nn_cpu_sum_rows(c->pool, w.bias_sums, c->output[0].cols, w.tasks, c->output[0].cols, db, c->accumulate[2]);
+    if (db)
+        nn_cpu_sum_rows(c->pool, w.bias_sums, c->output[0].cols, w.tasks, c->output[0].cols, db,
+                        c->grad->accumulate[2]);
     if (dw && w.weight_parts > 1) {
-        nn_cpu_sum_rows(c->pool, w.weight_sums, size, w.weight_parts, size, dw, c->accumulate[1]);
+        nn_cpu_sum_rows(c->pool, w.weight_sums, size, w.weight_parts, size, dw, c->grad->accumulate[1]);
     }
 }
 
 /* Forward, of parameters that do not change. */
 static adamod_status linear_prepare(const nn_call *c, void **prepared) {
     *prepared = NULL;
-    if (!c->constant || c->output_grad[0]) return ADAMOD_OK;
+    if (!c->constant || c->grad->output[0]) return ADAMOD_OK;
     *prepared = nn_packed_create(c->output[0].cols, c->input[1].cols);
     return *prepared ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a copy of a matrix");
 }

@@ -31,7 +31,7 @@ static void locked_run(const nn_call *c, const float *x, float *y, bool add) {
 static void locked_forward(const nn_call *c) { locked_run(c, c->input[0].data, c->output[0].data, false); }
 
 static void locked_backward(const nn_call *c) {
-    if (c->input_grad[0]) locked_run(c, c->output_grad[0], c->input_grad[0], c->accumulate[0]);
+    if (c->grad->input[0]) locked_run(c, c->grad->output[0], c->grad->input[0], c->grad->accumulate[0]);
 }
 
 static size_t locked_workspace(const nn_call *c) {

@@ -243,7 +243,7 @@ static void backward_task(void *context, int64_t task) {
                           v->gates + step * 4 * h + unit,
                           nn_lstm_c_before(v, s->t) + unit,
                           v->cells + step * h + unit,
-                          s->c->output_grad[0] + step * h + unit,
+                          s->c->grad->output[0] + step * h + unit,
                           s->dgates + step * 4 * h + unit,
                           s->dc + unit};
     _Alignas(64) float sums[TILE_ROWS * GROUP] = {0};
@@ -270,8 +270,8 @@ static void gate_grads(sequence *s) {
  * use, where it is to be added. */
 static void drop_tile(void *context, int64_t row, int64_t col, int64_t rows, int64_t cols) {
     const sequence *s = context;
-    const bool add = s->c->accumulate[LSTM_W_STATE];
-    float *to = s->c->input_grad[LSTM_W_STATE];
+    const bool add = s->c->grad->accumulate[LSTM_W_STATE];
+    float *to = s->c->grad->input[LSTM_W_STATE];
     for (int64_t i = row; i < row + rows; i++)
         nn_cpu_add_dropped(&s->drop, i * s->v.h + col, cols, add ? to : NULL, add ? s->panels : to, to);
 }
@@ -305,22 +305,22 @@ static nn_product input_product(const sequence *s) {
                         .k = gates,
                         .a = {s->dgates, gates},
                         .b = {c->input[LSTM_W_IN].data, in},
-                        .c = c->input_grad[LSTM_X],
+                        .c = c->grad->input[LSTM_X],
                         .ldc = in,
-                        .add = c->accumulate[LSTM_X]};
+                        .add = c->grad->accumulate[LSTM_X]};
 }
 
 /* The gradients of x and of weights, from those of all gates. */
 static void products(sequence *s) {
     const nn_call *c = s->c;
-    float *const *to = c->input_grad;
+    float *const *to = c->grad->input;
     nn_product all[3];
     int n = 0;
     if (to[LSTM_X]) all[n++] = input_product(s);
     if (to[LSTM_W_IN])
-        all[n++] = weight_product(s, c->input[LSTM_X].data, s->v.in, to[LSTM_W_IN], c->accumulate[LSTM_W_IN]);
+        all[n++] = weight_product(s, c->input[LSTM_X].data, s->v.in, to[LSTM_W_IN], c->grad->accumulate[LSTM_W_IN]);
     if (to[LSTM_W_STATE]) {
-        const bool add = c->accumulate[LSTM_W_STATE];
+        const bool add = c->grad->accumulate[LSTM_W_STATE];
         nn_product *p = &all[n++];
         *p = weight_product(s, states_before(s), s->v.h, add ? s->panels : to[LSTM_W_STATE], false);
         p->then = add || s->drop.drops ? drop_tile : NULL;
@@ -333,19 +333,19 @@ static void products(sequence *s) {
 static void bias_grads(const sequence *s) {
     const nn_call *c = s->c;
     const int64_t rows = s->v.steps * s->v.batch, gates = 4 * s->v.h;
-    float *const first = c->accumulate[LSTM_B_IN] ? NULL : c->input_grad[LSTM_B_IN];
+    float *const first = c->grad->accumulate[LSTM_B_IN] ? NULL : c->grad->input[LSTM_B_IN];
     for (int i = LSTM_B_IN; i <= LSTM_B_STATE; i++) {
-        float *const to = c->input_grad[i];
-        if (to && to != first && first && !c->accumulate[i]) memcpy(to, first, (size_t)gates * sizeof *to);
-        else if (to) nn_cpu_sum_rows(c->pool, s->dgates, gates, rows, gates, to, c->accumulate[i]);
+        float *const to = c->grad->input[i];
+        if (to && to != first && first && !c->grad->accumulate[i]) memcpy(to, first, (size_t)gates * sizeof *to);
+        else if (to) nn_cpu_sum_rows(c->pool, s->dgates, gates, rows, gates, to, c->grad->accumulate[i]);
     }
 }
 
 /* Of no rows: zeros, where nothing is added to. */
 static void no_grads(const nn_call *c) {
     for (int i = LSTM_W_IN; i <= LSTM_B_STATE; i++) {
-        if (c->input_grad[i] && !c->accumulate[i])
-            memset(c->input_grad[i], 0, (size_t)(c->input[i].rows * c->input[i].cols) * sizeof(float));
+        if (c->grad->input[i] && !c->grad->accumulate[i])
+            memset(c->grad->input[i], 0, (size_t)(c->input[i].rows * c->input[i].cols) * sizeof(float));
     }
 }
 

@@ -76,20 +76,20 @@ static void backward_task(void *context, int64_t task) {
     const job *j = context;
     const nn_call *c = j->c;
     const int64_t first = task * NN_CHUNK, n = end_of(j, task) - first;
-    const float *dy = c->output_grad[0] + first, *x = c->input[1].data ? c->input[0].data : NULL;
+    const float *dy = c->grad->output[0] + first, *x = c->input[1].data ? c->input[0].data : NULL;
     const float *y = NN_ATTR(scale_shift, c)->activation == NN_RELU ? (const float *)c->output[0].data + first : NULL;
-    float *dx = c->input_grad[0], *dr = c->input_grad[3];
-    if (c->input_grad[1] || c->input_grad[2]) sum_part(n, dy, y, x ? x + first : NULL, j->sums + 2 * task);
-    if (dx) grad_part(n, dy, y, j->scale, c->accumulate[0], dx + first);
-    if (dr) grad_part(n, dy, y, 1, c->accumulate[3], dr + first);
+    float *dx = c->grad->input[0], *dr = c->grad->input[3];
+    if (c->grad->input[1] || c->grad->input[2]) sum_part(n, dy, y, x ? x + first : NULL, j->sums + 2 * task);
+    if (dx) grad_part(n, dy, y, j->scale, c->grad->accumulate[0], dx + first);
+    if (dr) grad_part(n, dy, y, 1, c->grad->accumulate[3], dr + first);
 }
 
 static void scale_shift_backward(const nn_call *c) {
     job j = job_of(c);
     nn_parallel(c->pool, j.tasks, backward_task, &j);
     for (int k = 0; k < 2; k++) {
-        float *const to = c->input_grad[1 + k];
-        double sum = to && c->accumulate[1 + k] ? *to : 0;
+        float *const to = c->grad->input[1 + k];
+        double sum = to && c->grad->accumulate[1 + k] ? *to : 0;
         for (int64_t t = 0; to && t < j.tasks; t++) sum += j.sums[2 * t + k];
         if (to) *to = (float)sum;
     }

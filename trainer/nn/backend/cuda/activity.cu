@@ -113,7 +113,7 @@ template <typename T> static void backward(const nn_call *c) {
     const activities<T> a = activities_of<T>(c);
     const int64_t n = a.rows * a.cols, blocks = n > 0 ? parts(n, THREADS) : 1;
     backward_kernel<T><<<(unsigned)blocks, THREADS, 0, stream_of(c)>>>(
-        a, c->output_grad[0], c->output[0].cols, target_of<float>(c, 0), target_of<T>(c, 1), target_of<T>(c, 2));
+        a, c->grad->output[0], c->output[0].cols, target_of<float>(c, 0), target_of<T>(c, 1), target_of<T>(c, 2));
 }
 
 static void activity_forward(const nn_call *c) { BY_TYPE(c->input[1].type, forward, c); }

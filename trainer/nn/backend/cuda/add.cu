@@ -54,7 +54,7 @@ template <typename T> static void forward(const nn_call *c) {
 
 template <typename T> static void backward(const nn_call *c) {
     if (count_of(c) == 0) return;
-    backward_kernel<T><<<blocks_of(c), THREADS, 0, stream_of(c)>>>(drop_of(c), (const T *)c->output_grad[0],
+    backward_kernel<T><<<blocks_of(c), THREADS, 0, stream_of(c)>>>(drop_of(c), (const T *)c->grad->output[0],
                                                                    target_of<T>(c, 0), target_of<T>(c, 1), count_of(c));
 }
 

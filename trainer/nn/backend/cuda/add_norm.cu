@@ -372,7 +372,9 @@ static void (*backward_for(int warps))(norm_rows<T>, const T *, target<T>, targe
 }
 
 /* Sums over rows that are wanted, or might be: gamma's and beta's always come together. */
-static int sums_of(const nn_call *c) { return c->row_sums[1] ? 3 : c->input_grad[2] || c->input_grad[3] ? 2 : 0; }
+static int sums_of(const nn_call *c) {
+    return c->grad->row_sums[1] ? 3 : c->grad->input[2] || c->grad->input[3] ? 2 : 0;
+}
 
 template <typename T> static void forward(const nn_call *c) {
     void (*const kernel)(norm_rows<T>, T *) = forward_for<T>(warps_of(c));
@@ -382,15 +384,15 @@ template <typename T> static void forward(const nn_call *c) {
 
 template <typename T> static void backward(const nn_call *c) {
     void (*const kernel)(norm_rows<T>, const T *, target<T>, target<T>, float *) =
-        c->row_sums[1] ? backward_for<T, 3>(warps_of(c)) : backward_for<T, 2>(warps_of(c));
+        c->grad->row_sums[1] ? backward_for<T, 3>(warps_of(c)) : backward_for<T, 2>(warps_of(c));
     const int64_t n = parts_of(c), cols = c->output[0].cols, stride = sums_of(c) * cols;
-    float *sums = stride ? c->partials : NULL;
-    kernel<<<(unsigned)n, (unsigned)back_threads(c), 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad[0],
+    float *sums = stride ? c->grad->partials : NULL;
+    kernel<<<(unsigned)n, (unsigned)back_threads(c), 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->grad->output[0],
                                                                         target_of<T>(c, 0), target_of<T>(c, 1), sums);
     if (!sums) return;
-    const nn_sum all[3] = {{sums, stride, n, cols, c->input_grad[2], c->accumulate[2]},
-                           {sums + cols, stride, n, cols, c->input_grad[3], c->accumulate[3]},
-                           {sums + 2 * cols, stride, n, cols, c->row_sums[1], c->accumulate_sums}};
+    const nn_sum all[3] = {{sums, stride, n, cols, c->grad->input[2], c->grad->accumulate[2]},
+                           {sums + cols, stride, n, cols, c->grad->input[3], c->grad->accumulate[3]},
+                           {sums + 2 * cols, stride, n, cols, c->grad->row_sums[1], c->grad->accumulate_sums}};
     for (int i = 0; i < 3; i++) nn_cuda_sum(c, &all[i]);
 }
 

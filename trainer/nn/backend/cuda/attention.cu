@@ -51,7 +51,7 @@ static int long_blocks(const nn_call *c, bool backward) {
     return heads < LONG_BLOCKS ? LONG_BLOCKS / heads * heads : heads;
 }
 
-static bool wants_sums(const nn_call *c) { return c->row_sums[ATTENTION_Q] || c->row_sums[ATTENTION_KV]; }
+static bool wants_sums(const nn_call *c) { return c->grad->row_sums[ATTENTION_Q] || c->grad->row_sums[ATTENTION_KV]; }
 
 /* Rows of sums. */
 static int64_t parts_of(const nn_call *c) {
@@ -71,14 +71,14 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     a.k = packed ? a.q + a.cols : (const T *)kv->data;
     a.v = a.k + a.cols;
     a.y = (T *)c->output[0].data;
-    a.dy = (const T *)c->output_grad[0];
+    a.dy = (const T *)c->grad->output[0];
     a.saved = c->saved;
-    a.dq = (T *)c->input_grad[ATTENTION_Q];
-    a.dk = packed ? a.dq : (T *)c->input_grad[ATTENTION_KV];
+    a.dq = (T *)c->grad->input[ATTENTION_Q];
+    a.dk = packed ? a.dq : (T *)c->grad->input[ATTENTION_KV];
     if (packed && a.dk) a.dk += a.cols;
     a.dv = a.dk ? a.dk + a.cols : NULL;
-    a.add_q = c->accumulate[ATTENTION_Q];
-    a.add_k = c->accumulate[packed ? ATTENTION_Q : ATTENTION_KV];
+    a.add_q = c->grad->accumulate[ATTENTION_Q];
+    a.add_k = c->grad->accumulate[packed ? ATTENTION_Q : ATTENTION_KV];
     a.q_rows = q->rows;
     a.k_rows = keys_of(c);
     a.q_stride = q->cols;
@@ -90,7 +90,7 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     a.scale = (float)(1 / sqrt((double)a.size));
     a.dropout = drop_of(c);
     a.longs = long_blocks(c, a.dy != NULL);
-    a.sums = wants_sums(c) ? c->partials : NULL;
+    a.sums = wants_sums(c) ? c->grad->partials : NULL;
     a.wide = a.size % pack<T>::N == 0 && aligned(a.q) && aligned(a.k) && aligned(a.y) && aligned(a.dy) &&
              aligned(a.dq) && aligned(a.dk);
     return a;
@@ -719,8 +719,9 @@ template <typename T> static void run_backward(const nn_call *c) {
     run_tiles(a, stream_of(c));
     if (!wants_sums(c)) return;
     const int64_t q_cols = c->input[ATTENTION_Q].cols, kv_cols = c->input[ATTENTION_KV].cols, n = parts_of(c);
-    const nn_sum q = {a.sums, 3 * a.cols, n, q_cols, c->row_sums[ATTENTION_Q], c->accumulate_sums};
-    const nn_sum kv = {a.sums + a.cols, 3 * a.cols, n, kv_cols, c->row_sums[ATTENTION_KV], c->accumulate_sums};
+    const nn_sum q = {a.sums, 3 * a.cols, n, q_cols, c->grad->row_sums[ATTENTION_Q], c->grad->accumulate_sums};
+    const nn_sum kv = {a.sums + a.cols,         3 * a.cols, n, kv_cols, c->grad->row_sums[ATTENTION_KV],
+                       c->grad->accumulate_sums};
     nn_cuda_sum(c, &q);
     nn_cuda_sum(c, &kv);
 }

@@ -64,11 +64,11 @@ template <typename T, int N> static void run(const nn_call *c) {
         x->stride,    y->stride};
     const unsigned blocks = (unsigned)parts(s.pixels * s.packs, 256);
     if (blocks == 0) return;
-    if (!c->output_grad[0]) {
+    if (!c->grad->output[0]) {
         forward_kernel<T, N><<<blocks, 256, 0, stream_of(c)>>>(s, (const T *)x->data, (T *)y->data);
-    } else if (c->input_grad[0]) {
-        const pool_grad<T> from = {(const T *)c->output_grad[0], (const T *)y->data, c->output_linear, y->live_rows,
-                                   y->cols / nn_channels(y)};
+    } else if (c->grad->input[0]) {
+        const pool_grad<T> from = {(const T *)c->grad->output[0], (const T *)y->data, c->fused->output_linear,
+                                   y->live_rows, y->cols / nn_channels(y)};
         backward_kernel<T, N><<<blocks, 256, 0, stream_of(c)>>>(s, from, target_of<T>(c, 0));
     }
 }
@@ -77,7 +77,7 @@ template <typename T> static void by_access(const nn_call *c) {
     constexpr int N = pack<T>::N;
     const nn_array *x = &c->input[0], *y = &c->output[0];
     bool packs = nn_channels(x) % N == 0 && x->stride % N == 0 && y->stride % N == 0;
-    const void *const data[] = {x->data, y->data, c->output_grad[0], c->input_grad[0]};
+    const void *const data[] = {x->data, y->data, c->grad->output[0], c->grad->input[0]};
     for (const void *p : data) packs = packs && (uintptr_t)p % 16 == 0;
     if (packs) run<T, N>(c);
     else run<T, 1>(c);
@@ -89,7 +89,7 @@ static moments_work moments_of_y(const nn_call *c) {
     return moments_of(nn_pixels(&c->output[0]), nn_channels(&c->output[0]));
 }
 
-static bool wants_moments(const nn_call *c) { return c->output_moments.first && !c->output_grad[0]; }
+static bool wants_moments(const nn_call *c) { return c->fused->output_moments.first && !c->grad->output[0]; }
 
 static adamod_status pool_prepare(const nn_call *c, void **counters) {
     const moments_work w = moments_of_y(c);
@@ -120,14 +120,14 @@ static void average_pool(const nn_call *c) {
     moments_work w = moments_of_y(c);
     w.partials = c->workspace;
     w.counters = (unsigned *)c->prepared;
-    w.to = c->output_moments;
+    w.to = c->fused->output_moments;
     find_moments(c, w, y, y->data, y->stride, NULL);
 }
 
-const nn_kernels nn_cuda_average_pool = {.forward = average_pool,
-                                         .backward = average_pool,
-                                         .workspace = pool_workspace,
-                                         .prepare = pool_prepare,
-                                         .release = pool_release};
-const nn_sharing nn_cuda_average_pool_sharing = {.gives_moments = pool_gives_moments,
-                                                 .takes_linear = pool_takes_linear};
+const nn_kernels nn_cuda_average_pool = {
+    .forward = average_pool,
+    .backward = average_pool,
+    .workspace = pool_workspace,
+    .prepare = pool_prepare,
+    .release = pool_release,
+    .fusion = {.gives_moments = pool_gives_moments, .takes_linear = pool_takes_linear}};

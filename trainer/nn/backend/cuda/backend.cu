@@ -1,5 +1,5 @@
 /* The cuda backend: one device, its memory, its stream, its recordings; and the table of kernels. */
-#include "nn/backend/cuda/lstm_resident.h"
+#include "nn/backend/cuda/cuda.h"
 
 #include <cuda_profiler_api.h>
 
@@ -103,7 +103,6 @@ static adamod_status device_open(nn_device **out, int index) {
     }
     snprintf(d->info.name, sizeof d->info.name, "%.100s", p.name);
     d->info.memory = p.totalGlobalMem;
-    lstm_resident_describe(p.major, d->info.lstm, sizeof d->info.lstm);
     *out = d;
     return ADAMOD_OK;
 }
@@ -338,7 +337,7 @@ static void device_sum(nn_device *d, int n, const nn_sum *sums) { launch_sums(d-
 
 void nn_cuda_sum(const nn_call *c, const nn_sum *sum) {
     if (!sum->to) return;
-    if (c->sums) c->sums->list[c->sums->count++] = *sum;
+    if (c->grad->sums) c->grad->sums->list[c->grad->sums->count++] = *sum;
     else launch_sums(stream_of(c), 1, sum);
 }
 
@@ -351,10 +350,29 @@ static void device_watch(nn_device *d, bool on) {
 /* ---- the table ---- */
 
 static const nn_device_functions functions = {
-    device_open,          device_close,        device_info,   device_stream,   device_allocate, device_release,
-    device_allocate_host, device_release_host, device_upload, device_download, device_copy,     device_move,
-    device_narrow,        device_wait,         device_mark,   device_wait_for, device_forget,   device_record_begin,
-    device_record_end,    device_replay,       device_drop,   device_sum,      device_watch,
+    .open = device_open,
+    .close = device_close,
+    .info = device_info,
+    .stream = device_stream,
+    .allocate = device_allocate,
+    .release = device_release,
+    .allocate_host = device_allocate_host,
+    .release_host = device_release_host,
+    .upload = device_upload,
+    .download = device_download,
+    .copy = device_copy,
+    .move = device_move,
+    .narrow = device_narrow,
+    .wait = device_wait,
+    .mark = device_mark,
+    .wait_for = device_wait_for,
+    .forget = device_forget,
+    .record_begin = device_record_begin,
+    .record_end = device_record_end,
+    .replay = device_replay,
+    .drop = device_drop,
+    .sum = device_sum,
+    .watch = device_watch,
 };
 
 static const nn_backend_op ops[] = {
@@ -364,14 +382,7 @@ static const nn_backend_op ops[] = {
         {NULL, NULL},
 };
 
-static const nn_backend_sharing sharing[] = {
-#define ENTRY(name) {#name, &nn_cuda_##name##_sharing},
-    NN_CUDA_SHARING(ENTRY)
-#undef ENTRY
-        {NULL, NULL},
-};
-
-static const nn_backend backend = {"cuda", ops, &functions, sharing};
+static const nn_backend backend = {.name = "cuda", .ops = ops, .device = &functions};
 
 extern "C" __attribute__((visibility("default"))) const nn_backend *nn_backend_cuda_get(int version, nn_fail fail) {
     nn_cuda_fail = fail;

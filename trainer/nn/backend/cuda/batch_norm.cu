@@ -502,8 +502,8 @@ static bool in_packs(const nn_call *c) {
     const int64_t n = c->input[0].type == NN_BF16 ? 8 : 4;
     bool whole = nn_channels(&c->input[0]) % n == 0 && c->input[0].stride % n == 0 && c->output[0].stride % n == 0;
     if (c->input[1].shape) whole = whole && c->input[1].stride % n == 0;
-    const void *const data[] = {c->input[0].data,  c->input[1].data, c->output[0].data,
-                                c->output_grad[0], c->input_grad[0], c->input_grad[1]};
+    const void *const data[] = {c->input[0].data,   c->input[1].data,  c->output[0].data,
+                                c->grad->output[0], c->grad->input[0], c->grad->input[1]};
     for (const void *p : data) whole = whole && (uintptr_t)p % 16 == 0;
     return whole;
 }
@@ -534,7 +534,7 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     w.beta = (const float *)c->input[3].data;
     w.saved = c->saved;
     w.partials = c->workspace;
-    w.moments = c->moments;
+    w.moments = c->fused->moments;
     w.barriers = p->barriers;
     w.live_rows = c->input[0].live_rows;
     w.rows = c->input[0].rows;
@@ -546,7 +546,7 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     w.eps = (float)NN_ATTR(batch_norm, c)->eps;
     w.momentum = (float)NN_ATTR(batch_norm, c)->momentum;
     w.training = c->training;
-    if (c->add_up && c->training) w.totals = (double *)(void *)(w.partials + 2 * w.parts * w.channels);
+    if (c->sync->add_up && c->training) w.totals = (double *)(void *)(w.partials + 2 * w.parts * w.channels);
     return w;
 }
 
@@ -577,7 +577,7 @@ struct norm_kernels {
 template <typename T> static void add_up_totals(const nn_call *c, const norm_work<T> &w, bool backward) {
     if (!w.totals) return;
     total_kernel<T><<<(unsigned)parts(w.channels, 128), 128, 0, stream_of(c)>>>(w, backward);
-    c->add_up(c->add_context, w.totals, 2 * w.channels + 1);
+    c->sync->add_up(c->sync->context, w.totals, 2 * w.channels + 1);
 }
 
 template <typename T, int N> static norm_kernels kernels_of(bool backward) {
@@ -613,7 +613,7 @@ static void launch_halves(const nn_call *c, const norm_work<T> &w, bool backward
     const norm_plan *p = (const norm_plan *)c->prepared;
     const norm_kernels k = kernels_for(c, backward);
     const unsigned blocks = (unsigned)(p->groups * p->parts);
-    if (!backward && (!c->training || c->moments.first)) launch(k.apply, blocks, 0, arguments, c);
+    if (!backward && (!c->training || c->fused->moments.first)) launch(k.apply, blocks, 0, arguments, c);
     else if (p->together && !w.totals) launch_meeting(meeting_kernel(k, p), blocks, p->shared, arguments, c);
     else {
         launch(k.sums, blocks, 0, arguments, c);
@@ -632,8 +632,8 @@ template <typename T> static void run_forward(const nn_call *c) {
 
 template <typename T> static void run_backward(const nn_call *c) {
     norm_work<T> w = work_of<T>(c);
-    norm_grads<T> to = {(const T *)c->output_grad[0], target_of<T>(c, 0),     target_of<T>(c, 1),
-                        target_of<float>(c, 2),       target_of<float>(c, 3), c->linear};
+    norm_grads<T> to = {(const T *)c->grad->output[0], target_of<T>(c, 0),     target_of<T>(c, 1),
+                        target_of<float>(c, 2),        target_of<float>(c, 3), c->fused->linear};
     void *arguments[] = {&w, &to};
     launch_halves(c, w, true, arguments);
 }
@@ -695,7 +695,7 @@ static bool has_service() { return device_number(cudaDevAttrMpsEnabled) != 0; }
 static adamod_status norm_prepare(const nn_call *c, void **prepared) {
     norm_plan *p = (norm_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a batch norm");
-    const bool backward = c->output_grad[0];
+    const bool backward = c->grad->output[0];
     const norm_kernels k = kernels_for(c, backward);
     count_blocks(c, p);
     keep_pixels(c, p, k, backward);
@@ -724,5 +724,5 @@ const nn_kernels nn_cuda_batch_norm = {.forward = norm_forward,
                                        .backward = norm_backward,
                                        .workspace = norm_workspace,
                                        .prepare = norm_prepare,
-                                       .release = norm_release};
-const nn_sharing nn_cuda_batch_norm_sharing = {.takes_moments = true, .leaves_linear = true};
+                                       .release = norm_release,
+                                       .fusion = {.takes_moments = true, .leaves_linear = true}};

@@ -13,12 +13,13 @@ template <typename T> static void forward(const nn_call *c) {
 
 /* a and b may be one value, so one gradient: a's is complete before b's begins. */
 template <typename T> static void backward(const nn_call *c) {
-    const T *dy = (const T *)c->output_grad[0];
+    const T *dy = (const T *)c->grad->output[0];
     for (int i = 0; i < 2; i++) {
         const nn_array *x = &c->input[i];
-        T *dx = (T *)c->input_grad[i];
+        T *dx = (T *)c->grad->input[i];
         if (dx && dx != dy)
-            copy_pixels<T>(c, nn_pixels(x), nn_channels(x), dy, c->output[0].stride, dx, x->stride, c->accumulate[i]);
+            copy_pixels<T>(c, nn_pixels(x), nn_channels(x), dy, c->output[0].stride, dx, x->stride,
+                           c->grad->accumulate[i]);
         dy += nn_channels(x);
     }
 }

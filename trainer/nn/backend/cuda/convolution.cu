@@ -37,7 +37,7 @@ static bool y_is_copied(const nn_call *c) { return c->output[0].stride != out_of
 static int64_t taps(const nn_call *c) { return nn_numbers(c->input[1].shape) / in_of(c); }
 /* Whether the gradient of W is weight_gradient.h's, or, where a norm is taken in, norm_weights.h's. */
 static bool own_weight_gradient(const nn_call *c) {
-    return c->output_grad[0] && c->input_grad[1] && (c->maker || weight_gradient_fits(c, out_of(c)));
+    return c->grad->output[0] && c->grad->input[1] && (c->fused->maker || weight_gradient_fits(c, out_of(c)));
 }
 static size_t round_up(int64_t bytes) { return (size_t)parts(bytes, 256) * 256; }
 
@@ -125,7 +125,7 @@ static void conv_release(void *prepared) {
 static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result result) {
     if (is_product(c)) {
         const product_shape s = product_of(c, result);
-        return product_make(&p->products[result], &s, c->precision, c->training);
+        return product_make(&p->products[result], &s, c->device->precision, c->training);
     }
     p->hopper[result] = is_hopper(c, result);
     if (p->hopper[result]) {
@@ -133,8 +133,9 @@ static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result 
         return ADAMOD_OK;
     }
     const conv_shape s = shape_of(c);
-    const bool add = result == CONV_DX && c->accumulate[0] && !x_is_copied(c);
-    const conv_way way = {result, c->precision, false, c->training}, adding = {result, c->precision, true, c->training};
+    const bool add = result == CONV_DX && c->grad->accumulate[0] && !x_is_copied(c);
+    const conv_way way = {result, c->device->precision, false, c->training},
+                   adding = {result, c->device->precision, true, c->training};
     if (add && convolution_try(&p->convolutions[result], &s, &adding)) {
         p->adds = true;
         return ADAMOD_OK;
@@ -154,8 +155,8 @@ static size_t floats_of_moments(const nn_call *c) {
 
 /* Numbers that are 0 between launches, for those who come last to something. */
 static size_t counters_of(const nn_call *c) {
-    if (c->maker) return is_product(c) ? norm_product_counters(c) : norm_convolution_counters(c);
-    if (!c->output_moments.first || c->output_grad[0]) return 0;
+    if (c->fused->maker) return is_product(c) ? norm_product_counters(c) : norm_convolution_counters(c);
+    if (!c->fused->output_moments.first || c->grad->output[0]) return 0;
     return is_stem_with_moments(c) ? hopper_stem_moments(0).counters : (size_t)moments_columns(out_of(c));
 }
 
@@ -166,7 +167,7 @@ static adamod_status prepare_counters(const nn_call *c, conv_plan *p) {
 
 /* Whether both gradients are wanted. */
 static bool wants_both(const nn_call *c) {
-    return c->output_grad[0] && c->input_grad[1] && (c->maker || c->input_grad[0]);
+    return c->grad->output[0] && c->grad->input[1] && (c->fused->maker || c->grad->input[0]);
 }
 
 static bool is_copied(const nn_call *c) { return x_is_copied(c) || w_is_copied(c) || y_is_copied(c); }
@@ -174,8 +175,8 @@ static bool is_copied(const nn_call *c) { return x_is_copied(c) || w_is_copied(c
 /* Whether they are computed at the same time: not where workspace would have to hold copies for both. */
 static bool is_at_once(const nn_call *c) {
     if (!wants_both(c)) return false;
-    if (is_product(c)) return !c->maker;
-    return own_weight_gradient(c) || is_hopper(c, CONV_DW) || (!c->maker && !is_copied(c));
+    if (is_product(c)) return !c->fused->maker;
+    return own_weight_gradient(c) || is_hopper(c, CONV_DW) || (!c->fused->maker && !is_copied(c));
 }
 
 static adamod_status prepare_side(const nn_call *c, conv_plan *p) {
@@ -188,10 +189,10 @@ static adamod_status prepare_side(const nn_call *c, conv_plan *p) {
 
 static adamod_status prepare_results(const nn_call *c, conv_plan *p) {
     adamod_status status = ADAMOD_OK;
-    if (c->maker) return status;
-    if (!c->output_grad[0]) status = prepare_result(c, p, CONV_Y);
-    if (c->output_grad[0] && c->input_grad[0]) status = prepare_result(c, p, CONV_DX);
-    if (!status && c->output_grad[0] && c->input_grad[1] && !own_weight_gradient(c))
+    if (c->fused->maker) return status;
+    if (!c->grad->output[0]) status = prepare_result(c, p, CONV_Y);
+    if (c->grad->output[0] && c->grad->input[0]) status = prepare_result(c, p, CONV_DX);
+    if (!status && c->grad->output[0] && c->grad->input[1] && !own_weight_gradient(c))
         status = prepare_result(c, p, CONV_DW);
     return status;
 }
@@ -219,10 +220,11 @@ typedef struct conv_space {
 /* For parts of the gradient of W: 0 where cuDNN computes it, or nobody. */
 static size_t bytes_of_parts(const nn_call *c, const conv_plan *p) {
     const conv_shape s = hopper_shape(c);
-    if (!c->output_grad[0]) return 0;
+    if (!c->grad->output[0]) return 0;
     if (p->hopper[CONV_DW]) return round_up((int64_t)(hopper_weights_workspace(&s) * sizeof(float)));
     if (!own_weight_gradient(c)) return 0;
-    return round_up((int64_t)((c->maker ? norm_weights_workspace(c) : weight_gradient_workspace(c)) * sizeof(float)));
+    return round_up(
+        (int64_t)((c->fused->maker ? norm_weights_workspace(c) : weight_gradient_workspace(c)) * sizeof(float)));
 }
 
 static conv_space space_of(const nn_call *c) {
@@ -242,13 +244,13 @@ static conv_space space_of(const nn_call *c) {
     s.own = (char *)c->workspace;
     s.side = s.own + own;
     s.x = s.side + side;
-    s.y = s.x + (x_is_copied(c) || (c->output_grad[0] && c->accumulate[0] && !p->adds) ? x : 0);
-    s.w = s.y + (y_is_copied(c) && !c->maker ? y : 0);
-    s.parts = s.w + (w_is_copied(c) || (c->output_grad[0] && parts == 0) ? w : 0);
+    s.y = s.x + (x_is_copied(c) || (c->grad->output[0] && c->grad->accumulate[0] && !p->adds) ? x : 0);
+    s.w = s.y + (y_is_copied(c) && !c->fused->maker ? y : 0);
+    s.parts = s.w + (w_is_copied(c) || (c->grad->output[0] && parts == 0) ? w : 0);
     s.sums = s.parts + parts;
     s.bytes = (size_t)(s.sums - s.own);
-    if (c->maker) s.bytes += norm_convolution_workspace(c) * sizeof(float);
-    else if (c->output_moments.first) s.bytes += floats_of_moments(c) * sizeof(float);
+    if (c->fused->maker) s.bytes += norm_convolution_workspace(c) * sizeof(float);
+    else if (c->fused->output_moments.first) s.bytes += floats_of_moments(c) * sizeof(float);
     return s;
 }
 
@@ -269,7 +271,7 @@ static size_t product_room(const nn_call *c) { return product_bytes(c) + met_byt
 
 static size_t conv_workspace(const nn_call *c) {
     const conv_plan *p = (const conv_plan *)c->prepared;
-    if (c->maker && is_product(c)) return norm_product_workspace(c);
+    if (c->fused->maker && is_product(c)) return norm_product_workspace(c);
     return (is_product(c) ? product_room(c) * (p->side ? 2 : 1) : space_of(c).bytes) / sizeof(float);
 }
 
@@ -285,7 +287,7 @@ __global__ static void add_kernel(int64_t n, int64_t in, int64_t padded, const T
 template <typename T> static void add_weights(const nn_call *c, const void *from) {
     const int64_t n = nn_numbers(c->input[1].shape);
     add_kernel<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, in_of(c), padded_in(c), (const T *)from,
-                                                                     c->input_grad[1], c->accumulate[1]);
+                                                                     c->grad->input[1], c->grad->accumulate[1]);
 }
 
 /* Pixels into workspace, with zeros behind those of fewer channels than there is room for. */
@@ -328,16 +330,16 @@ static void *dy_with_linear(const nn_call *c, const conv_space *s) {
     const unsigned blocks = (unsigned)parts(pixels * packs, 256);
     if (blocks)
         linear_kernel<<<blocks, 256, 0, stream_of(c)>>>(pixels, packs, y->live_rows, y->cols / out_of(c),
-                                                        (const bf16 *)c->output_grad[0], (const bf16 *)y->data,
-                                                        y->stride, c->output_linear, (bf16 *)s->y);
+                                                        (const bf16 *)c->grad->output[0], (const bf16 *)y->data,
+                                                        y->stride, c->fused->output_linear, (bf16 *)s->y);
     return s->y;
 }
 
 static void *dy_without_gaps(const nn_call *c, const conv_space *s) {
     const nn_array *y = &c->output[0];
-    if (c->output_linear.first) return dy_with_linear(c, s);
-    if (!y_is_copied(c)) return c->output_grad[0];
-    return copy_in(c, y->type, nn_pixels(y), out_of(c), c->output_grad[0], y->stride, s->y, out_of(c));
+    if (c->fused->output_linear.first) return dy_with_linear(c, s);
+    if (!y_is_copied(c)) return c->grad->output[0];
+    return copy_in(c, y->type, nn_pixels(y), out_of(c), c->grad->output[0], y->stride, s->y, out_of(c));
 }
 
 /* ---- pixels that a stride meets ---- */
@@ -388,7 +390,7 @@ template <typename T, int N> static void run_met(const nn_call *c, void *met, bo
 
 template <typename T> static void by_access(const nn_call *c, void *met, bool gather) {
     constexpr int N = pack<T>::N;
-    const void *x = gather ? c->input[0].data : (const void *)c->input_grad[0];
+    const void *x = gather ? c->input[0].data : (const void *)c->grad->input[0];
     if (in_of(c) % N == 0 && c->input[0].stride % N == 0 && (uintptr_t)x % 16 == 0) run_met<T, N>(c, met, gather);
     else run_met<T, 1>(c, met, gather);
 }
@@ -407,14 +409,14 @@ static void *met_x(const nn_call *c) {
 /* From workspace to where y is. */
 static void place_y(const nn_call *c, const conv_space *s) {
     const nn_array *y = &c->output[0];
-    if (!c->output_moments.first) {
+    if (!c->fused->output_moments.first) {
         BY_TYPE(y->type, copy_pixels, c, nn_pixels(y), out_of(c), s->y, out_of(c), y->data, y->stride, false);
         return;
     }
     moments_work w = moments_of_y(c);
     w.partials = (float *)s->sums;
     w.counters = ((conv_plan *)c->prepared)->counters;
-    w.to = c->output_moments;
+    w.to = c->fused->output_moments;
     find_moments(c, w, y, s->y, out_of(c), y->data);
 }
 
@@ -431,18 +433,18 @@ static void conv_forward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
     const nn_array *y = &c->output[0];
     if (is_product(c)) {
-        if (c->maker) norm_product_forward(c, p->counters);
+        if (c->fused->maker) norm_product_forward(c, p->counters);
         else product_run(c, &p->products[CONV_Y], c->input[1].data, met_x(c), y->data, false, NULL);
         return;
     }
     const conv_space s = space_of(c);
-    if (c->maker) {
+    if (c->fused->maker) {
         norm_convolution_forward(c, (float *)s.sums, p->counters);
         return;
     }
     if (p->hopper[CONV_Y]) {
         const conv_shape shape = hopper_shape(c);
-        const hopper_moments moments = {c->output_moments, (float *)s.sums, p->counters, y->live_rows};
+        const hopper_moments moments = {c->fused->output_moments, (float *)s.sums, p->counters, y->live_rows};
         if (y_is_copied(c)) run_stem(c, moments);
         else hopper_convolution_run(&shape, CONV_Y, stream_of(c), c->input[0].data, c->input[1].data, y->data, false);
         return;
@@ -454,50 +456,52 @@ static void conv_forward(const nn_call *c) {
 
 static void product_input_backward(const nn_call *c, conv_plan *p) {
     const bool skips = skips_pixels(c);
-    product_run(c, &p->products[CONV_DX], c->input[1].data, c->output_grad[0], skips ? met_place(c) : c->input_grad[0],
-                !skips && c->accumulate[0], NULL);
+    product_run(c, &p->products[CONV_DX], c->input[1].data, c->grad->output[0],
+                skips ? met_place(c) : c->grad->input[0], !skips && c->grad->accumulate[0], NULL);
     if (skips) BY_TYPE(c->input[0].type, by_access, c, met_place(c), false);
 }
 
 static void product_weights_backward(const nn_call *c, conv_plan *p) {
-    product_run(c, &p->products[CONV_DW], met_x(c), c->output_grad[0], c->input_grad[1], c->accumulate[1], NULL);
+    product_run(c, &p->products[CONV_DW], met_x(c), c->grad->output[0], c->grad->input[1], c->grad->accumulate[1],
+                NULL);
 }
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
-    if (c->maker) {
+    if (c->fused->maker) {
         norm_convolution_backward(c, (float *)s->sums, p->counters);
         return;
     }
     const nn_array *x = &c->input[0];
     if (p->hopper[CONV_DX]) {
         const conv_shape shape = hopper_shape(c);
-        hopper_convolution_run(&shape, CONV_DX, stream_of(c), dy, c->input[1].data, c->input_grad[0], c->accumulate[0]);
+        hopper_convolution_run(&shape, CONV_DX, stream_of(c), dy, c->input[1].data, c->grad->input[0],
+                               c->grad->accumulate[0]);
         return;
     }
-    const bool direct = !x_is_copied(c) && (p->adds || !c->accumulate[0]);
-    void *dx = direct ? (void *)c->input_grad[0] : s->x;
+    const bool direct = !x_is_copied(c) && (p->adds || !c->grad->accumulate[0]);
+    void *dx = direct ? (void *)c->grad->input[0] : s->x;
     convolution_run(&p->convolutions[CONV_DX], stream_of(c), dx, w_without_gaps(c, s), dy, s->own);
     if (!direct)
-        BY_TYPE(x->type, copy_pixels, c, nn_pixels(x), in_of(c), dx, padded_in(c), c->input_grad[0], x->stride,
-                c->accumulate[0]);
+        BY_TYPE(x->type, copy_pixels, c, nn_pixels(x), in_of(c), dx, padded_in(c), c->grad->input[0], x->stride,
+                c->grad->accumulate[0]);
 }
 
 static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
     const nn_type type = c->input[0].type;
     if (p->hopper[CONV_DW]) {
         const conv_shape shape = hopper_shape(c);
-        hopper_weights_run(&shape, stream_of(c), c->input[0].data, dy, c->input_grad[1], c->accumulate[1],
+        hopper_weights_run(&shape, stream_of(c), c->input[0].data, dy, c->grad->input[1], c->grad->accumulate[1],
                            (float *)s->parts);
         return;
     }
-    const bool direct = type == NN_F32 && !c->accumulate[1] && !w_is_copied(c);
-    void *dw = direct ? (void *)c->input_grad[1] : s->w;
+    const bool direct = type == NN_F32 && !c->grad->accumulate[1] && !w_is_copied(c);
+    void *dw = direct ? (void *)c->grad->input[1] : s->w;
     convolution_run(&p->convolutions[CONV_DW], stream_of(c), x_without_gaps(c, s), dw, dy, s->own);
     if (!direct) BY_TYPE(type, add_weights, c, dw);
 }
 
 static void own_weights_backward(const nn_call *c, const conv_space *s, void *dy) {
-    if (c->maker) norm_weights_backward(c, (float *)s->parts);
+    if (c->fused->maker) norm_weights_backward(c, (float *)s->parts);
     else weight_gradient_run(c, dy, out_of(c), (float *)s->parts);
 }
 
@@ -506,7 +510,9 @@ static void own_weights_backward(const nn_call *c, const conv_space *s, void *dy
 template <typename W, typename I>
 static void gradients_at_once(const nn_call *c, conv_plan *p, W of_weights, I of_input) {
     nn_call weights = *c;
-    weights.stream = p->side;
+    nn_on_device side = *c->device;
+    side.stream = p->side;
+    weights.device = &side;
     cudaEventRecord(p->forked, stream_of(c));
     cudaStreamWaitEvent(p->side, p->forked, 0);
     of_weights(&weights);
@@ -524,19 +530,19 @@ static void products_backward(const nn_call *c, conv_plan *p) {
         gradients_at_once(c, p, of_weights, [&] { product_input_backward(c, p); });
         return;
     }
-    if (c->input_grad[0]) product_input_backward(c, p);
-    if (c->input_grad[1]) product_weights_backward(c, p);
+    if (c->grad->input[0]) product_input_backward(c, p);
+    if (c->grad->input[1]) product_weights_backward(c, p);
 }
 
 static void conv_backward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
     if (is_product(c)) {
-        if (c->maker) norm_product_backward(c);
+        if (c->fused->maker) norm_product_backward(c);
         else products_backward(c, p);
         return;
     }
     const conv_space s = space_of(c);
-    void *dy = c->maker ? NULL : dy_without_gaps(c, &s); /* kernels with a norm take it as it is */
+    void *dy = c->fused->maker ? NULL : dy_without_gaps(c, &s); /* kernels with a norm take it as it is */
     const auto of_weights = [&](const nn_call *weights) {
         conv_space meanwhile = s;
         meanwhile.own = s.side;
@@ -547,14 +553,14 @@ static void conv_backward(const nn_call *c) {
         gradients_at_once(c, p, of_weights, [&] { input_backward(c, p, &s, dy); });
         return;
     }
-    if (c->maker || c->input_grad[0]) input_backward(c, p, &s, dy);
+    if (c->fused->maker || c->grad->input[0]) input_backward(c, p, &s, dy);
     if (own_weight_gradient(c)) own_weights_backward(c, &s, dy);
-    else if (c->input_grad[1]) weights_backward(c, p, &s, dy);
+    else if (c->grad->input[1]) weights_backward(c, p, &s, dy);
 }
 
 /* ---- what is done for others ---- */
 
-static bool conv_gives_moments(const nn_call *c) { return c->maker || y_is_copied_in_packs(c); }
+static bool conv_gives_moments(const nn_call *c) { return c->fused->maker || y_is_copied_in_packs(c); }
 
 static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker) {
     if (strcmp(op, "batch_norm") != 0) return false;
@@ -562,10 +568,10 @@ static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker)
     return y_is_copied_in_packs(c) && norm_convolution_fits(c, maker);
 }
 
-const nn_kernels nn_cuda_convolution = {.forward = conv_forward,
-                                        .backward = conv_backward,
-                                        .workspace = conv_workspace,
-                                        .prepare = conv_prepare,
-                                        .release = conv_release};
-const nn_sharing nn_cuda_convolution_sharing = {
-    .gives_moments = conv_gives_moments, .takes_linear = y_is_copied_in_packs, .absorbs = conv_absorbs};
+const nn_kernels nn_cuda_convolution = {
+    .forward = conv_forward,
+    .backward = conv_backward,
+    .workspace = conv_workspace,
+    .prepare = conv_prepare,
+    .release = conv_release,
+    .fusion = {.gives_moments = conv_gives_moments, .takes_linear = y_is_copied_in_packs, .absorbs = conv_absorbs}};

@@ -123,10 +123,10 @@ template <typename T> static void forward(const nn_call *c) {
 
 template <typename T> static void backward(const nn_call *c) {
     const int64_t rows = c->input[0].rows;
-    if (rows == 0 || !c->input_grad[0]) return;
+    if (rows == 0 || !c->grad->input[0]) return;
     backward_kernel<T><<<(unsigned)rows, THREADS, 0, stream_of(c)>>>(
         (const T *)c->input[0].data, c->input[0].cols, (const int32_t *)c->input[1].data,
-        (float)NN_ATTR(cross_entropy, c)->smoothing, c->saved, c->output_grad[0], target_of<T>(c, 0));
+        (float)NN_ATTR(cross_entropy, c)->smoothing, c->saved, c->grad->output[0], target_of<T>(c, 0));
 }
 
 static void cross_entropy_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }

@@ -1,7 +1,7 @@
 /* The cuda backend's kernels, and what they share.
  *
  * Each op is one file, NAME.cu, with its kernels, the functions that launch them side by side forward and backward, and
- * `const nn_kernels nn_cuda_NAME` at the end. Launches go to c->stream, never wait, never allocate: they are recorded.
+ * `const nn_kernels nn_cuda_NAME` at the end. Launches go to c->device->stream, never wait, never allocate: they are recorded.
  * Numbers are f32 inside whatever the arrays hold; every sum has an order that depends on the sizes alone (no
  * floating-point atomics), so that runs repeat bit for bit. */
 #ifndef ADAMOD_NN_CUDA_H
@@ -22,11 +22,6 @@ extern "C" {
 #define NN_CUDA_DECLARE(name) extern const nn_kernels nn_cuda_##name;
 NN_DEVICE_OPS(NN_CUDA_DECLARE)
 #undef NN_CUDA_DECLARE
-/* Those that do something for others. */
-#define NN_CUDA_SHARING(X) X(convolution) X(batch_norm) X(average_pool)
-#define NN_CUDA_DECLARE(name) extern const nn_sharing nn_cuda_##name##_sharing;
-NN_CUDA_SHARING(NN_CUDA_DECLARE)
-#undef NN_CUDA_DECLARE
 }
 
 /* A failure with a message, as adamod__fail; and the same for a call of the runtime ("cuda: cudaMalloc: out of memory").
@@ -40,7 +35,7 @@ void nn_cuda_launch_failed(const char *what, const char *why);
 
 typedef __nv_bfloat16 bf16;
 
-static inline cudaStream_t stream_of(const nn_call *c) { return (cudaStream_t)c->stream; }
+static inline cudaStream_t stream_of(const nn_call *c) { return (cudaStream_t)c->device->stream; }
 
 static inline __host__ __device__ int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
@@ -125,7 +120,7 @@ template <typename T> struct target {
 };
 
 template <typename T> static inline target<T> target_of(const nn_call *c, int input) {
-    return {(T *)c->input_grad[input], c->accumulate[input]};
+    return {(T *)c->grad->input[input], c->grad->accumulate[input]};
 }
 
 template <int N, typename T> __device__ static inline void put(const target<T> &t, int64_t i, const float x[N]) {
@@ -188,7 +183,7 @@ struct drop {
 
 static inline drop drop_of(const nn_call *c) {
     const double p = c->training ? nn_dropout_of(c->attributes) : 0;
-    drop d = {c->random, c->node, p > 0 ? nn_drop_threshold(p) : 0, (float)(1 / (1 - p))};
+    drop d = {c->device->random, c->device->node, p > 0 ? nn_drop_threshold(p) : 0, (float)(1 / (1 - p))};
     return d;
 }
 

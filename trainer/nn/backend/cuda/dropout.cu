@@ -10,7 +10,7 @@ template <typename T> static void forward(const nn_call *c) {
 }
 
 template <typename T> static void backward(const nn_call *c) {
-    drop_values<T>(c, c->output_grad[0], target_of<T>(c, 0));
+    drop_values<T>(c, c->grad->output[0], target_of<T>(c, 0));
 }
 
 static void dropout_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }

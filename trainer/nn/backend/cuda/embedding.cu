@@ -198,7 +198,7 @@ __global__ static void __launch_bounds__(32 * WARPS)
 
 template <int N, typename T> static void launch_sum(const nn_call *c, const sorted *s) {
     const dim3 grid((unsigned)parts(s->n, WARPS), (unsigned)parts(c->output[0].cols, 32 * N));
-    sum_kernel<N, T><<<grid, 32 * WARPS, 0, stream_of(c)>>>(*s, (const T *)c->output_grad[0], c->output[0].cols,
+    sum_kernel<N, T><<<grid, 32 * WARPS, 0, stream_of(c)>>>(*s, (const T *)c->grad->output[0], c->output[0].cols,
                                                             (float)NN_ATTR(embedding, c)->scale,
                                                             target_of<float>(c, 2));
 }
@@ -207,10 +207,10 @@ template <typename T> static void backward(const nn_call *c) {
     const int64_t n = c->output[0].rows, cols = c->output[0].cols, blocks = n > 0 ? parts(n, 32) : 1;
     int32_t *place = (int32_t *)c->workspace;
     const sorted s = {place, place + n, n};
-    float *grad = c->input_grad[2];
+    float *grad = c->grad->input[2];
     if (!grad) return;
     sort_kernel<<<(unsigned)blocks, dim3(32, SORT_WARPS), 0, stream_of(c)>>>(
-        (const int32_t *)c->input[0].data, s, grad, c->accumulate[2] ? 0 : c->input[2].rows * cols);
+        (const int32_t *)c->input[0].data, s, grad, c->grad->accumulate[2] ? 0 : c->input[2].rows * cols);
     if (n == 0) return;
     if (cols % CHUNK == 0) launch_sum<CHUNK, T>(c, &s);
     else launch_sum<1, T>(c, &s);

@@ -48,7 +48,7 @@ static product_shape input_grad_shape(const nn_call *c) {
                          out,
                          in,
                          data_type(c->input[0].type),
-                         data_type(c->input_grad_type[0]),
+                         data_type(c->grad->type[0]),
                          CUBLASLT_EPILOGUE_DEFAULT,
                          1};
 }
@@ -74,17 +74,17 @@ static void linear_release(void *prepared) {
 /* Fused, if that can be. */
 static adamod_status prepare_forward(const nn_call *c, linear_plan *p) {
     const product_shape fused = forward_shape(c, true), plain = forward_shape(c, false);
-    p->fused = product_try(&p->y, &fused, c->precision, c->training);
-    return p->fused ? ADAMOD_OK : product_make(&p->y, &plain, c->precision, c->training);
+    p->fused = product_try(&p->y, &fused, c->device->precision, c->training);
+    return p->fused ? ADAMOD_OK : product_make(&p->y, &plain, c->device->precision, c->training);
 }
 
 /* Where it cannot be, backward_weights takes one after the other. */
 static adamod_status prepare_pair(const nn_call *c, linear_plan *p) {
     const product_shape s = weight_grad_shape(c, 2);
-    if (!product_try(&p->pair, &s, c->precision, false)) return ADAMOD_OK;
-    const void *const pointers[6] = {c->paired_with->input[0].data,  c->input[0].data,
-                                     c->paired_with->output_grad[0], c->output_grad[0],
-                                     c->paired_with->input_grad[1],  c->input_grad[1]};
+    if (!product_try(&p->pair, &s, c->device->precision, false)) return ADAMOD_OK;
+    const void *const pointers[6] = {c->grad->paired_with->input[0].data,   c->input[0].data,
+                                     c->grad->paired_with->grad->output[0], c->grad->output[0],
+                                     c->grad->paired_with->grad->input[1],  c->grad->input[1]};
     cudaError_t e = cudaMalloc((void **)&p->pointers, sizeof pointers);
     /* on the stream that reads them, which waits for no other */
     if (e == cudaSuccess)
@@ -94,15 +94,15 @@ static adamod_status prepare_pair(const nn_call *c, linear_plan *p) {
 
 static adamod_status prepare_backward(const nn_call *c, linear_plan *p) {
     adamod_status status = ADAMOD_OK;
-    if (c->input_grad[0]) {
+    if (c->grad->input[0]) {
         const product_shape s = input_grad_shape(c);
-        status = product_make(&p->dx, &s, c->precision, c->training);
+        status = product_make(&p->dx, &s, c->device->precision, c->training);
     }
-    if (!status && c->input_grad[1]) {
+    if (!status && c->grad->input[1]) {
         const product_shape s = weight_grad_shape(c, 1);
-        status = product_make(&p->dw, &s, c->precision, c->training);
+        status = product_make(&p->dw, &s, c->device->precision, c->training);
     }
-    return status || !c->paired_with ? status : prepare_pair(c, p);
+    return status || !c->grad->paired_with ? status : prepare_pair(c, p);
 }
 
 static adamod_status linear_prepare(const nn_call *c, void **prepared) {
@@ -110,7 +110,7 @@ static adamod_status linear_prepare(const nn_call *c, void **prepared) {
     if (status) return status;
     linear_plan *p = (linear_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a linear op");
-    status = c->output_grad[0] ? prepare_backward(c, p) : prepare_forward(c, p);
+    status = c->grad->output[0] ? prepare_backward(c, p) : prepare_forward(c, p);
     if (status) linear_release(p);
     else *prepared = p;
     return status;
@@ -218,8 +218,8 @@ template <typename T, int N> static void launch_slope(const nn_call *c) {
     const unsigned blocks = (unsigned)(across * parts(rows, SUM_ROWS));
     if (blocks == 0) return;
     kernel<<<blocks, dim3(32, SUM_LANES), 0, stream_of(c)>>>(rows, cols, (unsigned)across, (const T *)c->output[0].data,
-                                                             c->saved, (T *)c->output_grad[0],
-                                                             c->input_grad[2] ? c->partials : NULL);
+                                                             c->saved, (T *)c->grad->output[0],
+                                                             c->grad->input[2] ? c->grad->partials : NULL);
 }
 
 template <typename T> static void find_dz(const nn_call *c) {
@@ -228,13 +228,13 @@ template <typename T> static void find_dz(const nn_call *c) {
 }
 
 static size_t linear_partials(const nn_call *c) {
-    return c->input_grad[2] ? (size_t)(parts(c->output[0].rows, SUM_ROWS) * out_of(c)) : 0;
+    return c->grad->input[2] ? (size_t)(parts(c->output[0].rows, SUM_ROWS) * out_of(c)) : 0;
 }
 
 static void bias_grad(const nn_call *c) {
     const int64_t cols = out_of(c);
-    const nn_sum sum = {c->partials,     cols, parts(c->output[0].rows, SUM_ROWS), cols, c->input_grad[2],
-                        c->accumulate[2]};
+    const nn_sum sum = {c->grad->partials,     cols, parts(c->output[0].rows, SUM_ROWS), cols, c->grad->input[2],
+                        c->grad->accumulate[2]};
     nn_cuda_sum(c, &sum);
 }
 
@@ -253,27 +253,30 @@ static void linear_forward(const nn_call *c) {
 static void linear_backward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
     if (NN_ATTR(linear, c)->activation != NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
-    if (c->input_grad[0])
-        product_run(c, &p->dx, c->input[1].data, c->output_grad[0], c->input_grad[0], c->accumulate[0], NULL);
+    if (c->grad->input[0])
+        product_run(c, &p->dx, c->input[1].data, c->grad->output[0], c->grad->input[0], c->grad->accumulate[0], NULL);
 }
 
 static void weights_alone(const nn_call *c, bool weight) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->input_grad[2] && NN_ATTR(linear, c)->activation == NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
+    if (c->grad->input[2] && NN_ATTR(linear, c)->activation == NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
     bias_grad(c);
-    if (c->input_grad[1] && weight)
-        product_run(c, &p->dw, c->input[0].data, c->output_grad[0], c->input_grad[1], c->accumulate[1], NULL);
+    if (c->grad->input[1] && weight)
+        product_run(c, &p->dw, c->input[0].data, c->grad->output[0], c->grad->input[1], c->grad->accumulate[1], NULL);
 }
 
 static void linear_backward_weights(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->paired_with) {
-        nn_call other = *c->paired_with;
-        for (int k = 1; k < NN_MAX_INPUTS; k++) other.accumulate[k] = c->accumulate[k];
+    if (c->grad->paired_with) {
+        nn_call other = *c->grad->paired_with;
+        nn_gradients grad = *other.grad;
+        for (int k = 1; k < NN_MAX_INPUTS; k++) grad.accumulate[k] = c->grad->accumulate[k];
+        other.grad = &grad;
         weights_alone(&other, !p->pair.ready);
     }
     weights_alone(c, !p->pair.ready);
-    if (p->pair.ready) product_run(c, &p->pair, p->pointers, p->pointers + 2, p->pointers + 4, c->accumulate[1], NULL);
+    if (p->pair.ready)
+        product_run(c, &p->pair, p->pointers, p->pointers + 2, p->pointers + 4, c->grad->accumulate[1], NULL);
 }
 
 const nn_kernels nn_cuda_linear = {.forward = linear_forward,

@@ -32,7 +32,9 @@ template <typename T> static void forward(const nn_call *c) {
     drop_into<T>(c, c->input[0].data, {(T *)c->output[0].data, false});
 }
 
-template <typename T> static void backward(const nn_call *c) { drop_into<T>(c, c->output_grad[0], target_of<T>(c, 0)); }
+template <typename T> static void backward(const nn_call *c) {
+    drop_into<T>(c, c->grad->output[0], target_of<T>(c, 0));
+}
 
 static void locked_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 static void locked_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }

@@ -56,7 +56,7 @@ typedef struct lstm_room {
 static lstm_room room_of(const nn_call *c, char *workspace) {
     const lstm_view v = nn_lstm_view(c);
     const size_t n = (size_t)(v.batch * v.h), size = size_of(c);
-    const bool resident = ((const lstm_plan *)c->prepared)->resident, backward = c->output_grad[0];
+    const bool resident = ((const lstm_plan *)c->prepared)->resident, backward = c->grad->output[0];
     const size_t products = PRODUCT_WORKSPACE;
     const size_t exchange = resident ? lstm_resident_bytes(v.steps, v.batch, v.h, backward) : 0;
     char *at = workspace + (exchange > products ? exchange : products);
@@ -121,7 +121,7 @@ static adamod_status make(product *p, const nn_call *c, bool trans_a, bool trans
                              out == NN_BF16 ? CUDA_R_16BF : CUDA_R_32F,
                              CUBLASLT_EPILOGUE_DEFAULT,
                              1};
-    return product_make(p, &s, c->precision, c->training);
+    return product_make(p, &s, c->device->precision, c->training);
 }
 
 static adamod_status prepare_forward(const nn_call *c, const lstm_view *v, lstm_plan *p) {
@@ -135,10 +135,10 @@ static adamod_status prepare_backward(const nn_call *c, const lstm_view *v, lstm
     const int64_t rows = v->steps * v->batch, h = v->h;
     adamod_status status = ADAMOD_OK;
     if (!p->resident) status = make(&p->step, c, false, false, h, v->batch, 4 * h, NN_F32);
-    if (!status && c->input_grad[LSTM_X])
-        status = make(&p->dx, c, false, false, v->in, rows, 4 * h, c->input_grad_type[LSTM_X]);
-    if (!status && c->input_grad[LSTM_W_IN]) status = make(&p->dw_in, c, false, true, v->in, 4 * h, rows, NN_F32);
-    if (!status && c->input_grad[LSTM_W_STATE]) status = make(&p->dw_state, c, false, true, h, 4 * h, rows, NN_F32);
+    if (!status && c->grad->input[LSTM_X])
+        status = make(&p->dx, c, false, false, v->in, rows, 4 * h, c->grad->type[LSTM_X]);
+    if (!status && c->grad->input[LSTM_W_IN]) status = make(&p->dw_in, c, false, true, v->in, 4 * h, rows, NN_F32);
+    if (!status && c->grad->input[LSTM_W_STATE]) status = make(&p->dw_state, c, false, true, h, 4 * h, rows, NN_F32);
     return status;
 }
 
@@ -149,7 +149,7 @@ static adamod_status lstm_prepare(const nn_call *c, void **prepared) {
     lstm_plan *p = (lstm_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for an lstm op");
     p->resident = c->input[LSTM_X].type == NN_BF16 && v.steps > 0 && lstm_resident_fits(v.steps, v.batch, v.h);
-    if (v.steps > 0) status = c->output_grad[0] ? prepare_backward(c, &v, p) : prepare_forward(c, &v, p);
+    if (v.steps > 0) status = c->grad->output[0] ? prepare_backward(c, &v, p) : prepare_forward(c, &v, p);
     if (status) lstm_release(p);
     else *prepared = p;
     return status;
@@ -284,7 +284,7 @@ template <typename T> __global__ static void sums_kernel(const T *dgates, int64_
     partials[blockIdx.y * cols + j] = sum;
 }
 
-static bool wants_biases(const nn_call *c) { return c->input_grad[LSTM_B_IN] || c->input_grad[LSTM_B_STATE]; }
+static bool wants_biases(const nn_call *c) { return c->grad->input[LSTM_B_IN] || c->grad->input[LSTM_B_STATE]; }
 
 static size_t lstm_partials(const nn_call *c) {
     return wants_biases(c) ? (size_t)(parts(c->output[0].rows, SUM_ROWS) * 4 * c->output[0].cols) : 0;
@@ -295,9 +295,9 @@ template <typename T> static void bias_grads(const nn_call *c, const T *dgates) 
     if (!wants_biases(c)) return;
     if (n > 0)
         sums_kernel<T><<<dim3((unsigned)parts(cols, THREADS), (unsigned)n), THREADS, 0, stream_of(c)>>>(
-            dgates, rows, cols, c->partials);
+            dgates, rows, cols, c->grad->partials);
     for (int i = LSTM_B_IN; i <= LSTM_B_STATE; i++) {
-        const nn_sum sum = {c->partials, cols, n, cols, c->input_grad[i], c->accumulate[i]};
+        const nn_sum sum = {c->grad->partials, cols, n, cols, c->grad->input[i], c->grad->accumulate[i]};
         nn_cuda_sum(c, &sum);
     }
 }
@@ -324,13 +324,13 @@ static void run_steps(const nn_call *c, const lstm_backward_arrays<bf16> &a) {
 
 template <typename T> static void weight_grads(const nn_call *c, const lstm_arrays<T> &a, const lstm_room *r) {
     const lstm_plan *p = (const lstm_plan *)c->prepared;
-    float *dw = c->input_grad[LSTM_W_STATE];
-    if (c->input_grad[LSTM_W_IN])
-        product_run(c, &p->dw_in, c->input[LSTM_X].data, r->dgates, c->input_grad[LSTM_W_IN], c->accumulate[LSTM_W_IN],
-                    NULL);
+    float *dw = c->grad->input[LSTM_W_STATE];
+    if (c->grad->input[LSTM_W_IN])
+        product_run(c, &p->dw_in, c->input[LSTM_X].data, r->dgates, c->grad->input[LSTM_W_IN],
+                    c->grad->accumulate[LSTM_W_IN], NULL);
     if (!dw) return;
     if (!drops(c)) {
-        product_run(c, &p->dw_state, a.before, r->dgates, dw, c->accumulate[LSTM_W_STATE], NULL);
+        product_run(c, &p->dw_state, a.before, r->dgates, dw, c->grad->accumulate[LSTM_W_STATE], NULL);
         return;
     }
     product_run(c, &p->dw_state, a.before, r->dgates, r->dw, false, NULL);
@@ -340,8 +340,8 @@ template <typename T> static void weight_grads(const nn_call *c, const lstm_arra
 /* Of no rows: zeros, where nothing is added to. */
 static void no_grads(const nn_call *c) {
     for (int i = LSTM_W_IN; i <= LSTM_B_STATE; i++) {
-        if (c->input_grad[i] && !c->accumulate[i])
-            cudaMemsetAsync(c->input_grad[i], 0, (size_t)(c->input[i].rows * c->input[i].cols) * sizeof(float),
+        if (c->grad->input[i] && !c->grad->accumulate[i])
+            cudaMemsetAsync(c->grad->input[i], 0, (size_t)(c->input[i].rows * c->input[i].cols) * sizeof(float),
                             stream_of(c));
     }
 }
@@ -351,7 +351,7 @@ template <typename T> static void backward(const nn_call *c) {
     const lstm_room r = room_of(c, (char *)c->workspace);
     lstm_backward_arrays<T> a;
     fill_arrays<T>(c, &a);
-    a.dy = (const T *)c->output_grad[0];
+    a.dy = (const T *)c->grad->output[0];
     a.dgates = (T *)r.dgates;
     if (a.steps == 0) {
         no_grads(c);
@@ -359,8 +359,9 @@ template <typename T> static void backward(const nn_call *c) {
     }
     drop_weights<T>(c, a);
     run_steps(c, a);
-    if (c->input_grad[LSTM_X])
-        product_run(c, &p->dx, c->input[LSTM_W_IN].data, r.dgates, c->input_grad[LSTM_X], c->accumulate[LSTM_X], NULL);
+    if (c->grad->input[LSTM_X])
+        product_run(c, &p->dx, c->input[LSTM_W_IN].data, r.dgates, c->grad->input[LSTM_X], c->grad->accumulate[LSTM_X],
+                    NULL);
     weight_grads<T>(c, a, &r);
 }
 
@@ -374,6 +375,12 @@ static bool lstm_remark(const nn_call *c, char *out, size_t size) {
 static void lstm_forward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, forward, c); }
 static void lstm_backward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, backward, c); }
 
+static bool lstm_note(nn_note *out) {
+    *out = {.op = "lstm", .title = "LSTM"};
+    lstm_resident_describe(out->text, sizeof out->text);
+    return true;
+}
+
 extern "C" const nn_kernels nn_cuda_lstm = {.forward = lstm_forward,
                                             .backward = lstm_backward,
                                             .workspace = lstm_workspace,
@@ -381,4 +388,5 @@ extern "C" const nn_kernels nn_cuda_lstm = {.forward = lstm_forward,
                                             .release = lstm_release,
                                             .extra_saved = lstm_extra_saved,
                                             .partials = lstm_partials,
-                                            .remark = lstm_remark};
+                                            .remark = lstm_remark,
+                                            .note = lstm_note};

@@ -407,24 +407,27 @@ bool lstm_resident_fits(int64_t steps, int64_t batch, int64_t h) {
     return fits;
 }
 
-void lstm_resident_describe(int major, char *out, size_t size) {
-    if (major < LEAST_MAJOR) snprintf(out, size, "weights are streamed at each time step");
-    else
+/* Whether the current device has the instructions. */
+static bool device_can(void) {
+    int device = 0, major = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+           major >= LEAST_MAJOR;
+}
+
+void lstm_resident_describe(char *out, size_t size) {
+    if (device_can())
         snprintf(out, size, "weights stay on the chip up to %d units x %d sequences, in mixed precision", MOST_UNITS,
                  MOST_BATCH);
+    else snprintf(out, size, "weights are streamed at each time step");
 }
 
 void lstm_resident_refuse(bool mixed, int64_t batch, int64_t h, char *out, size_t size) {
-    int device = 0, major = 0;
     char why[80] = "a GPU with compute capability 9.0 or later would keep them";
-    if (cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-        major >= LEAST_MAJOR) {
-        if (!mixed) snprintf(why, sizeof why, "they stay on the chip in mixed precision only");
-        else
-            snprintf(why, sizeof why, "they stay on the chip up to %d units, if even, x %d sequences", MOST_UNITS,
-                     MOST_BATCH);
-    }
+    if (device_can() && !mixed) snprintf(why, sizeof why, "they stay on the chip in mixed precision only");
+    else if (device_can())
+        snprintf(why, sizeof why, "they stay on the chip up to %d units, if even, x %d sequences", MOST_UNITS,
+                 MOST_BATCH);
     snprintf(out, size, "LSTM of %lld units x %lld sequences: weights are streamed at each time step; %s", (long long)h,
              (long long)batch, why);
 }

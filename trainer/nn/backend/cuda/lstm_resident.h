@@ -7,8 +7,8 @@
 /* Whether this device can, for bf16 values and layers of these sizes: at most 21 sequences and 1152 units, an even number. */
 bool lstm_resident_fits(int64_t steps, int64_t batch, int64_t h);
 
-/* The same for people, of a device of this compute capability. */
-void lstm_resident_describe(int major, char *out, size_t size);
+/* For people: which layers fit, on this device. */
+void lstm_resident_describe(char *out, size_t size);
 
 /* Why it does not fit, for people. */
 void lstm_resident_refuse(bool mixed, int64_t batch, int64_t h, char *out, size_t size);

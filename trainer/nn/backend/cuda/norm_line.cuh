@@ -48,7 +48,7 @@ struct norm_arrays {
 };
 
 static inline norm_arrays norm_arrays_of(const nn_call *norm) {
-    return {norm->moments,
+    return {norm->fused->moments,
             (const float *)norm->input[2].data,
             (const float *)norm->input[3].data,
             norm->saved,

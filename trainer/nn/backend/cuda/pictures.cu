@@ -32,13 +32,9 @@ __global__ static void picture_kernel(const __grid_constant__ picture_shape s, c
 
 template <typename T> static void run(const nn_call *c) {
     const nn_array *images = &c->input[0];
-    const picture_shape s = {*NN_ATTR(pictures, c),
-                             c->output[0].rows,
-                             images->shape->dim[1],
-                             images->shape->dim[2],
-                             c->random,
-                             c->node,
-                             c->training};
+    const picture_shape s = {
+        *NN_ATTR(pictures, c), c->output[0].rows, images->shape->dim[1], images->shape->dim[2], c->device->random,
+        c->device->node,       c->training};
     const int64_t n = s.rows * s.options.size * s.options.size;
     if (n > 0)
         picture_kernel<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(

@@ -69,10 +69,10 @@ template <typename T, int N> static void run(const nn_call *c) {
     const scale_work<T> w = work_of<T>(c);
     const unsigned blocks = (unsigned)blocks_of(c);
     if (blocks == 0) return;
-    if (!c->output_grad[0]) forward_kernel<T, N><<<blocks, THREADS, 0, stream_of(c)>>>(w, (T *)c->output[0].data);
+    if (!c->grad->output[0]) forward_kernel<T, N><<<blocks, THREADS, 0, stream_of(c)>>>(w, (T *)c->output[0].data);
     else
-        backward_kernel<T, N><<<blocks, THREADS, 0, stream_of(c)>>>(w, (const T *)c->output_grad[0], target_of<T>(c, 0),
-                                                                    target_of<T>(c, 3), c->partials);
+        backward_kernel<T, N><<<blocks, THREADS, 0, stream_of(c)>>>(
+            w, (const T *)c->grad->output[0], target_of<T>(c, 0), target_of<T>(c, 3), c->grad->partials);
 }
 
 template <typename T> static void by_access(const nn_call *c) {
@@ -81,7 +81,7 @@ template <typename T> static void by_access(const nn_call *c) {
 }
 
 static size_t scale_partials(const nn_call *c) {
-    return c->input_grad[1] || c->input_grad[2] ? (size_t)(2 * blocks_of(c)) : 0;
+    return c->grad->input[1] || c->grad->input[2] ? (size_t)(2 * blocks_of(c)) : 0;
 }
 
 static void scale_shift_forward(const nn_call *c) { BY_TYPE(c->input[0].type, by_access, c); }
@@ -89,7 +89,8 @@ static void scale_shift_forward(const nn_call *c) { BY_TYPE(c->input[0].type, by
 static void scale_shift_backward(const nn_call *c) {
     BY_TYPE(c->input[0].type, by_access, c);
     for (int k = 0; k < 2; k++) {
-        const nn_sum sum = {c->partials + k, 2, blocks_of(c), 1, c->input_grad[1 + k], c->accumulate[1 + k]};
+        const nn_sum sum = {c->grad->partials + k,     2, blocks_of(c), 1, c->grad->input[1 + k],
+                            c->grad->accumulate[1 + k]};
         nn_cuda_sum(c, &sum);
     }
 }

@@ -20,13 +20,8 @@ struct bordered_gradient {
 
 static inline bordered_gradient bordered_gradient_of(const nn_call *c) {
     const nn_array *y = &c->output[0];
-    return {(const bf16 *)c->output_grad[0],
-            (const bf16 *)y->data,
-            y->stride,
-            nn_pixels(y),
-            c->output_linear,
-            y->live_rows,
-            y->cols / OUT};
+    return {(const bf16 *)c->grad->output[0], (const bf16 *)y->data, y->stride,    nn_pixels(y),
+            c->fused->output_linear,          y->live_rows,          y->cols / OUT};
 }
 
 /* {b, b, a, a} of each two channels. Threads synchronize before they read them. */

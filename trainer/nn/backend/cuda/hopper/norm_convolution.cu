@@ -434,8 +434,9 @@ bool norm_convolution_fits(const nn_call *c, const nn_call *norm) {
     return c->training && w[0] == OUT && w[1] == 3 && NN_ATTR(convolution, c)->padding == 1 &&
            NN_ATTR(convolution, c)->stride == 1 && nn_channels(x) == IN && c->input[1].type == NN_BF16 && in_packs(x) &&
            in_packs(&c->output[0]) && !norm->input[1].shape && NN_ATTR(batch_norm, norm)->activation == NN_RELU &&
-           norm->moments.first && !norm->linear.first && !norm->accumulate[0] && shape_fits<forward_shape<true>>(c) &&
-           (!is_wide(c) || shape_fits<forward_shape<false>>(c)) && norm_weights_fit(c) && hopper_is_here();
+           norm->fused->moments.first && !norm->fused->linear.first && !norm->grad->accumulate[0] &&
+           shape_fits<forward_shape<true>>(c) && (!is_wide(c) || shape_fits<forward_shape<false>>(c)) &&
+           norm_weights_fit(c) && hopper_is_here();
 }
 
 /* CTAs, and the pixels of each. */
@@ -454,7 +455,7 @@ static int64_t back_size(const nn_call *c) {
 static int64_t back_blocks(const nn_call *c) { return parts(nn_pixels(&c->output[0]), back_size(c)); }
 
 size_t norm_convolution_workspace(const nn_call *c) {
-    if (!c->output_grad[0]) return moments_floats(cut_forward(c).tiles, OUT);
+    if (!c->grad->output[0]) return moments_floats(cut_forward(c).tiles, OUT);
     return (size_t)(back_blocks(c) * 2 * IN + 3 * IN);
 }
 
@@ -467,7 +468,7 @@ template <typename S> static void run_forward(const nn_call *c, forward_work *f)
 }
 
 void norm_convolution_forward(const nn_call *c, float *workspace, unsigned *counters) {
-    const nn_array *x = &c->maker->input[0], *y = &c->output[0];
+    const nn_array *x = &c->fused->maker->input[0], *y = &c->output[0];
     forward_work f = {};
     f.x = (const bf16 *)x->data;
     f.w = (const bf16 *)c->input[1].data;
@@ -475,13 +476,13 @@ void norm_convolution_forward(const nn_call *c, float *workspace, unsigned *coun
     f.x_stride = x->stride;
     f.y_stride = y->stride;
     f.pixels = nn_pixels(y);
-    f.norm = norm_arrays_of(c->maker);
+    f.norm = norm_arrays_of(c->fused->maker);
     f.live_rows = x->live_rows;
     f.pixels_a_row = x->cols / IN;
     f.found = cut_forward(c);
     f.found.partials = workspace;
     f.found.counters = counters;
-    f.found.to = c->output_moments;
+    f.found.to = c->fused->output_moments;
     if (f.pixels == 0) return;
     if (is_wide(c) ? norm_rows_fit(c) : norm_image_fits(c)) norm_rows_forward(c, &f.found);
     else if (is_wide(c)) run_forward<forward_shape<false>>(c, &f);
@@ -489,13 +490,13 @@ void norm_convolution_forward(const nn_call *c, float *workspace, unsigned *coun
 }
 
 void norm_convolution_backward(const nn_call *c, float *workspace, unsigned *counters) {
-    const nn_call *norm = c->maker;
+    const nn_call *norm = c->fused->maker;
     const nn_array *x = &norm->input[0];
     backward_work b = {};
     b.x = (const bf16 *)x->data;
     b.w = (const bf16 *)c->input[1].data;
     b.dy = bordered_gradient_of(c);
-    b.dx = (bf16 *)norm->input_grad[0];
+    b.dx = (bf16 *)norm->grad->input[0];
     b.x_stride = b.dx_stride = x->stride;
     b.pixels = nn_pixels(x);
     b.size = back_size(c);
@@ -506,8 +507,8 @@ void norm_convolution_backward(const nn_call *c, float *workspace, unsigned *cou
     b.lines = workspace;
     b.partials = workspace + 3 * IN;
     b.counter = counters;
-    b.dgamma = {norm->input_grad[2], norm->accumulate[2] || c->accumulate_sums};
-    b.dbeta = {norm->input_grad[3], norm->accumulate[3] || c->accumulate_sums};
+    b.dgamma = {norm->grad->input[2], norm->grad->accumulate[2] || c->grad->accumulate_sums};
+    b.dbeta = {norm->grad->input[3], norm->grad->accumulate[3] || c->grad->accumulate_sums};
     if (b.pixels == 0) return;
     launch_norm_kernel(c, (const void *)gradient_kernel, (unsigned)back_blocks(c), BACK_BLOCK, sizeof(back_memory), &b);
     launch_norm_kernel(c, (const void *)apply_kernel, (unsigned)parts(b.pixels, 4 * APPLY_BLOCK / (IN / 8)),

@@ -9,8 +9,8 @@
  * are powers of two, moments of x known, and all of its gradient computed here. */
 bool norm_convolution_fits(const nn_call *c, const nn_call *norm);
 
-/* c->maker is the norm. Forward also finds y's moments if they are wanted. Backward computes the gradients of x and of the
- * norm's parameters, but not of W. */
+/* c->fused->maker is the norm. Forward also finds y's moments if they are wanted. Backward computes the gradients of x and of
+ * the norm's parameters, but not of W. */
 size_t norm_convolution_workspace(const nn_call *c); /* floats */
 size_t norm_convolution_counters(const nn_call *c);  /* unsigned numbers, 0 between launches */
 void norm_convolution_forward(const nn_call *c, float *workspace, unsigned *counters);

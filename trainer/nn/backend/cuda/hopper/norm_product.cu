@@ -412,7 +412,7 @@ static forward_kind kind_for(int64_t pixels, int64_t channels) {
 }
 
 static forward_kind kind_of(const nn_call *c) {
-    return kind_for(nn_pixels(&c->output[0]), nn_channels(&c->maker->input[0]));
+    return kind_for(nn_pixels(&c->output[0]), nn_channels(&c->fused->maker->input[0]));
 }
 
 bool norm_product_fits(const nn_call *c, const nn_call *norm) {
@@ -421,14 +421,14 @@ bool norm_product_fits(const nn_call *c, const nn_call *norm) {
     return c->training && w[0] == OUT && w[1] == 1 && NN_ATTR(convolution, c)->padding == 0 &&
            NN_ATTR(convolution, c)->stride == 1 && c->input[1].type == NN_BF16 && in_packs(x) &&
            in_packs(&c->output[0]) && kind_for(nn_pixels(x), nn_channels(x)).bytes <= MOST_SHARED &&
-           !norm->input[1].shape && NN_ATTR(batch_norm, norm)->activation == NN_RELU && norm->moments.first &&
-           norm->linear.first && hopper_is_here();
+           !norm->input[1].shape && NN_ATTR(batch_norm, norm)->activation == NN_RELU && norm->fused->moments.first &&
+           norm->fused->linear.first && hopper_is_here();
 }
 
 static backward_work cut_backward(const nn_call *c) {
     backward_work b = {};
     b.pixels = nn_pixels(&c->output[0]);
-    b.channels = nn_channels(&c->maker->input[0]);
+    b.channels = nn_channels(&c->fused->maker->input[0]);
     b.tiles = parts(b.pixels, TILE);
     b.columns = parts(b.channels, SW128_COLS);
     b.parts = PROCESSORS / b.columns;
@@ -449,12 +449,12 @@ static moments_work cut_forward(const nn_call *c) {
 }
 
 size_t norm_product_workspace(const nn_call *c) {
-    if (!c->output_grad[0]) return moments_floats(cut_forward(c).tiles, OUT);
+    if (!c->grad->output[0]) return moments_floats(cut_forward(c).tiles, OUT);
     const backward_work b = cut_backward(c);
     return (size_t)(b.parts * b.channels * (OUT + 2));
 }
 
-size_t norm_product_counters(const nn_call *c) { return c->output_grad[0] ? 0 : (size_t)(OUT / kind_of(c).cols); }
+size_t norm_product_counters(const nn_call *c) { return c->grad->output[0] ? 0 : (size_t)(OUT / kind_of(c).cols); }
 
 /* A matrix of n rows; a box is 64 columns wide. */
 static void map_rows(CUtensorMap *map, const void *rows, int64_t columns, int64_t n, int64_t stride, int box) {
@@ -463,7 +463,7 @@ static void map_rows(CUtensorMap *map, const void *rows, int64_t columns, int64_
 }
 
 void norm_product_forward(const nn_call *c, unsigned *counters) {
-    const nn_call *norm = c->maker;
+    const nn_call *norm = c->fused->maker;
     const nn_array *x = &norm->input[0], *y = &c->output[0];
     const forward_kind kind = kind_of(c);
     forward_work f = {};
@@ -477,7 +477,7 @@ void norm_product_forward(const nn_call *c, unsigned *counters) {
     f.found = cut_forward(c);
     f.found.partials = c->workspace;
     f.found.counters = counters;
-    f.found.to = c->output_moments;
+    f.found.to = c->fused->output_moments;
     if (f.pixels == 0) return;
     map_rows(&f.x, x->data, f.channels, f.pixels, x->stride, (int)kind.rows);
     map_rows(&f.w, c->input[1].data, f.channels, OUT, f.channels, (int)kind.cols);
@@ -486,7 +486,7 @@ void norm_product_forward(const nn_call *c, unsigned *counters) {
 }
 
 static void sum_all(const nn_call *c, const backward_work &b) {
-    const nn_call *norm = c->maker;
+    const nn_call *norm = c->fused->maker;
     sum_work s = {};
     s.dw = b.dw;
     s.sums = b.sums;
@@ -496,10 +496,10 @@ static void sum_all(const nn_call *c, const backward_work &b) {
     s.channels = b.channels;
     s.weight_blocks = parts(OUT * b.channels / 4, PARTS_COLS);
     s.to_w = target_of<float>(c, 1);
-    s.to_gamma = {norm->input_grad[2], norm->accumulate[2] || c->accumulate_sums};
-    s.to_beta = {norm->input_grad[3], norm->accumulate[3] || c->accumulate_sums};
-    s.linear = norm->linear;
-    s.linear_add = norm->accumulate[0];
+    s.to_gamma = {norm->grad->input[2], norm->grad->accumulate[2] || c->grad->accumulate_sums};
+    s.to_beta = {norm->grad->input[3], norm->grad->accumulate[3] || c->grad->accumulate_sums};
+    s.linear = norm->fused->linear;
+    s.linear_add = norm->grad->accumulate[0];
     s.live_rows = norm->input[0].live_rows;
     s.pixels = b.pixels;
     s.pixels_a_row = norm->input[0].cols / b.channels;
@@ -508,19 +508,19 @@ static void sum_all(const nn_call *c, const backward_work &b) {
 }
 
 void norm_product_backward(const nn_call *c) {
-    const nn_call *norm = c->maker;
+    const nn_call *norm = c->fused->maker;
     backward_work b = cut_backward(c);
     const nn_array *x = &norm->input[0];
-    b.wanted = norm->input_grad[0];
-    b.add = b.wanted && norm->accumulate[0];
+    b.wanted = norm->grad->input[0];
+    b.add = b.wanted && norm->grad->accumulate[0];
     b.norm = norm_arrays_of(norm);
     b.dw = c->workspace;
     b.sums = b.dw + b.parts * OUT * b.channels;
     if (b.pixels == 0) return;
     map_rows(&b.x, x->data, b.channels, b.pixels, x->stride, TILE);
     map_rows(&b.w, c->input[1].data, b.channels, OUT, b.channels, OUT);
-    map_rows(&b.dy, c->output_grad[0], OUT, b.pixels, c->output[0].stride, TILE);
-    map_rows(&b.dx, b.wanted ? norm->input_grad[0] : x->data, b.channels, b.pixels, x->stride, TILE);
+    map_rows(&b.dy, c->grad->output[0], OUT, b.pixels, c->output[0].stride, TILE);
+    map_rows(&b.dx, b.wanted ? norm->grad->input[0] : x->data, b.channels, b.pixels, x->stride, TILE);
     launch_norm_kernel(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK,
                        sizeof(back_memory), &b);
     sum_all(c, b);

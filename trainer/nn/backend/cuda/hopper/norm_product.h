@@ -9,7 +9,7 @@
  * channels out, moments of x known, and the linear part of its gradient left to others. */
 bool norm_product_fits(const nn_call *c, const nn_call *norm);
 
-/* c->maker is the norm. Forward also finds y's moments if they are wanted. */
+/* c->fused->maker is the norm. Forward also finds y's moments if they are wanted. */
 size_t norm_product_workspace(const nn_call *c); /* floats */
 size_t norm_product_counters(const nn_call *c);  /* unsigned numbers, 0 between launches */
 void norm_product_forward(const nn_call *c, unsigned *counters);

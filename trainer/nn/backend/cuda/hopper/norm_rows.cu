@@ -265,7 +265,7 @@ bool norm_image_fits(const nn_call *c) {
 /* Launches a kernel that loads x in boxes of `rows` image rows. */
 static void run(const nn_call *c, rows_work *f, int64_t width, int rows, const void *kernel, unsigned threads,
                 size_t bytes) {
-    const nn_array *x = &c->maker->input[0];
+    const nn_array *x = &c->fused->maker->input[0];
     const int64_t stride = x->stride, height = f->height;
     if (make_tensor_map(&f->x, x->data,
                         {{IN, width, height, x->rows},
@@ -281,14 +281,14 @@ template <int WIDTH> static void run_rows(const nn_call *c, rows_work *f) {
 }
 
 void norm_rows_forward(const nn_call *c, const moments_work *found) {
-    const nn_array *x = &c->maker->input[0], *y = &c->output[0];
+    const nn_array *x = &c->fused->maker->input[0], *y = &c->output[0];
     rows_work f = {};
     f.w = (const bf16 *)c->input[1].data;
     f.y = (bf16 *)y->data;
     f.y_stride = y->stride;
     f.pixels = nn_pixels(y);
     f.height = (int)y->shape->dim[1];
-    f.norm = norm_arrays_of(c->maker);
+    f.norm = norm_arrays_of(c->fused->maker);
     f.live_rows = x->live_rows;
     f.pixels_a_row = x->cols / IN;
     f.found = *found;

@@ -168,7 +168,7 @@ size_t norm_weights_workspace(const nn_call *c) {
 }
 
 void norm_weights_backward(const nn_call *c, float *workspace) {
-    const nn_array *x = &c->maker->input[0];
+    const nn_array *x = &c->fused->maker->input[0];
     const int64_t blocks = blocks_of(c), fours = OUT * TAPS * IN / 4;
     weights_work w = {};
     w.x = (const bf16 *)x->data;
@@ -177,7 +177,7 @@ void norm_weights_backward(const nn_call *c, float *workspace) {
     w.pixels = nn_pixels(x);
     w.chunks = (int)parts(w.pixels, PIXELS);
     w.s = shape_of(c);
-    w.norm = norm_arrays_of(c->maker);
+    w.norm = norm_arrays_of(c->fused->maker);
     target<float> to = target_of<float>(c, 1);
     w.dw = blocks > 1 ? target<float>{workspace, false} : to;
     if (blocks == 0) return;
