@@ -7,7 +7,7 @@
 #include "support/keys.h"
 #include "nn/nn.h"
 
-/* What a recipe says of it. */
+/* The recipe's keys. */
 typedef struct densenet_settings {
     struct {
         char blocks[64]; /* layers of each */
@@ -19,7 +19,7 @@ typedef struct densenet_settings {
 } densenet_settings;
 extern const key_table densenet_keys;
 
-/* What no single key can tell: NULL, or the path of the key that is wrong, with a message about it. */
+/* Checks keys against each other: returns NULL, or the path of the wrong key, with a message about it. */
 const char *densenet_check(const densenet_settings *s);
 
 /* Square images [rows, size, size, channels] to logits [rows, classes]. Each transition halves the size. */

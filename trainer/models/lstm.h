@@ -6,7 +6,7 @@
 #include "support/keys.h"
 #include "nn/nn.h"
 
-/* What a recipe says of it. */
+/* The recipe's keys. */
 typedef struct lstm_settings {
     struct {
         int layers, embedding, hidden; /* the last layer is as wide as the embedding */

@@ -5,7 +5,7 @@
 #include "support/keys.h"
 #include "nn/nn.h"
 
-/* What a recipe says of it. */
+/* The recipe's keys. */
 typedef struct mlp_settings {
     struct {
         int layers, width;

@@ -10,7 +10,7 @@
 #include "support/keys.h"
 #include "nn/nn.h"
 
-/* What a recipe says of it. */
+/* The recipe's keys. */
 typedef struct resnet_settings {
     struct {
         char blocks[64], widths[64]; /* of each stage */
@@ -20,7 +20,7 @@ typedef struct resnet_settings {
 } resnet_settings;
 extern const key_table resnet_keys;
 
-/* What no single key can tell: NULL, or the path of the key that is wrong, with a message about it. */
+/* Checks keys against each other: returns NULL, or the path of the wrong key, with a message about it. */
 const char *resnet_check(const resnet_settings *s);
 
 /* Square images [rows, size, size, channels] to logits [rows, classes]. */

@@ -98,7 +98,7 @@ static nn_value end(nn_graph *g, const transformer_config *c, const char *name, 
 static nn_init packed_init(const transformer_config *c) { return (nn_init){NN_UNIFORM, sqrt(6.0 / (4.0 * c->d))}; }
 static nn_init xavier(void) { return (nn_init){NN_XAVIER, 0}; }
 
-/* Where keys and values of earlier tokens are, in a decoder step. */
+/* Keys and values of earlier tokens, in a decoder step. */
 typedef struct cache_io {
     nn_value cache, paths, positions;
 } cache_io;

@@ -8,7 +8,7 @@
 #include "support/keys.h"
 #include "nn/nn.h"
 
-/* What a recipe says of it. */
+/* The recipe's keys. */
 typedef struct transformer_settings {
     struct {
         int layers, d, ffn, heads;

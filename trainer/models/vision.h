@@ -1,4 +1,4 @@
-/* What models of images have in common: layers with their parameters, and settings that are lists. */
+/* Layers with their parameters, and settings that are lists, for models of images. */
 #ifndef ADAMOD_VISION_H
 #define ADAMOD_VISION_H
 
@@ -9,10 +9,11 @@ enum { VISION_STAGES = 8, VISION_BLOCKS = 256, VISION_WIDTH = 65536 };
 
 /* Whole numbers from 1 to most with commas between them: "3,4,6,3". Returns how many; 0: it is not such a list. */
 int vision_list(const char *text, int most, int list[VISION_STAGES]);
-/* What to say then: "model.blocks is 'x', expected 1 to 8 whole numbers from 1 to 256 with commas between them". */
+/* Sets the message for a wrong list: "model.blocks is 'x', expected 1 to 8 whole numbers from 1 to 256 with commas between
+ * them". */
 void vision_no_list(const char *path, const char *text, int most);
 
-/* What gammas of batch norms begin with: "ones", or "uniform" from 0 to 1, as PyTorch 1.1 had it. */
+/* Initial gammas of batch norms: "ones", or "uniform" from 0 to 1, as in PyTorch 1.1. */
 #define VISION_GAMMAS "ones uniform"
 
 /* Without a bias; pixels outside are 0, so that stride 1 keeps the size of images. */

@@ -1,4 +1,4 @@
-/* Finds backends; those of devices are shared objects of their own, so that the program needs no driver. */
+/* Finds backends. A device's backend is a shared object of its own, so that the program needs no driver. */
 #include "nn/backend.h"
 #include "core/error.h"
 #include "core/library.h"
@@ -10,7 +10,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const nn_backend *cuda; /* once found, for good */
 
 static const nn_backend *load_cuda(void) {
-    static const char *const places[] = {"", "../", "../lib/", NULL}; /* of the program, a test, an installed program */
+    static const char *const places[] = {"", "../", "../lib/",
+                                         NULL}; /* for the program, a test, an installed program */
     const char *why;
     void *library = adamod__library_open("libadamod_nn_cuda.so", "ADAMOD_NN_CUDA_LIBRARY", places, &why);
     if (!library) {

@@ -1,4 +1,4 @@
-/* What each step's kernels are called with: the types of values, addresses, who sums what when, and which steps are done
+/* Fills each step's call: the types of values, addresses, sums that are left for later, and steps that are done
  * together. */
 #include "nn/plan.h"
 #include "core/error.h"
@@ -38,7 +38,7 @@ static nn_type nn_type_of(const nn_plan *plan, nn_value v) {
     return NN_BF16;
 }
 
-/* An op that reads in full is given what is there in full: a parameter, or an input as it came. */
+/* An op that reads f32 must be given f32: a parameter, or an input as it came. */
 static adamod_status nn_check_full_inputs(const nn_plan *plan) {
     for (int s = 0; s < plan->n_forward; s++) {
         const nn_node *node = plan->steps[s].node;
@@ -80,7 +80,7 @@ static void *nn_address(const nn_plan *plan, const piece *p) {
     return p->last >= p->first ? plan->block + (p->in ? p->in : p)->offset : NULL;
 }
 
-/* Of a value or its gradient, where it was placed. */
+/* The address of a value or its gradient. */
 static void *nn_placed_address(const nn_plan *plan, const piece *pieces, nn_value v) {
     const plan_place *p = &plan->place[v];
     char *block = nn_address(plan, &pieces[p->in]);
@@ -119,7 +119,7 @@ void *nn_plan_address(const nn_plan *plan, nn_value value) {
     return nn_placed_address(plan, plan->data, v);
 }
 
-/* Where kernels on a device find the live rows of a symbol. */
+/* The live rows of a symbol, in the device's memory. */
 static const int64_t *nn_live_rows(const nn_plan *plan, int symbol) {
     const plan_header *header = (const plan_header *)(const void *)plan->traffic.device_inputs;
     return header && symbol ? &header->rows[symbol] : NULL;
@@ -144,7 +144,7 @@ static nn_array nn_array_of(const nn_plan *plan, nn_value v) {
     return a;
 }
 
-/* The same for what a step reads: an op that reads in full gets the f32 behind a bf16. */
+/* An input of a step: an op that reads f32 gets the f32 behind a bf16. */
 static nn_array nn_array_read(const nn_plan *plan, const nn_node *node, int k) {
     const nn_value v = node->input[k];
     nn_array a = nn_array_of(plan, v);
@@ -168,7 +168,7 @@ float *nn_plan_grad_address(const nn_plan *plan, nn_value v) {
 
 /* ---- sums over rows ---- */
 
-/* How many steps write each value's gradient. */
+/* Counts the steps that write each value's gradient. */
 static bool nn_count_writers(const nn_plan *plan, int **out) {
     int *writers = *out = calloc((size_t)plan->graph->n_values + 1, sizeof *writers);
     for (int s = plan->n_forward; writers && s < plan->n_steps; s++) {
@@ -180,7 +180,7 @@ static bool nn_count_writers(const nn_plan *plan, int **out) {
     return writers != NULL;
 }
 
-/* Sums at the end of a pass have no order, so that a step with a parameter that another adds to sums at once. */
+/* Sums at the end of a pass have no order, so a step sums at once if another adds to its parameter, too. */
 static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *writers) {
     bool alone = plan->on_device != NULL;
     for (int k = 0; k < node->n_inputs; k++) {
@@ -190,8 +190,8 @@ static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *wri
     return alone;
 }
 
-/* A bias's gradient is the sum over rows of its node's output's. Where one step writes all of that, and can sum it on the
- * way, the bias's own node is relieved. */
+/* A bias's gradient is the sum over rows of its node's output's. If one step writes all of that and can sum it on
+ * the way, it takes over from the bias's own node. */
 static void nn_hand_on_bias(nn_plan *plan, plan_step *step, int k, const int *writers) {
     const nn_graph *g = plan->graph;
     const nn_value v = step->node->input[k];
@@ -226,7 +226,7 @@ static void nn_size_partials(nn_plan *plan) {
 
 /* ---- calls ---- */
 
-/* What calls have before there is memory for values. */
+/* Fills what calls have before there is memory for values. */
 static void nn_begin_calls(nn_plan *plan, const int *writers) {
     const nn_graph *g = plan->graph;
     for (int s = 0; s < plan->n_steps; s++) {
@@ -296,8 +296,8 @@ static bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
     return same;
 }
 
-/* Whether a step's backward_weights is small, and gives gradients of parameters alone, of which it does not matter when they
- * come. Input 0 is backward's own. */
+/* Whether a step's backward_weights is small and gives only gradients of parameters, whose time does not matter.
+ * Input 0 is backward's own. */
 static bool nn_can_pair(const nn_plan *plan, const plan_step *step, const int *writers) {
     const nn_graph *g = plan->graph;
     bool can = step->kernels.backward_weights && step->kernels.pairs && nn_may_wait(plan, step->node, writers);
@@ -340,7 +340,7 @@ static void nn_pair_steps(nn_plan *plan, const int *writers) {
     }
 }
 
-/* Which steps there are is known; what each does, and where its sums go. */
+/* Called once the steps are listed. */
 adamod_status nn_plan_calls(nn_plan *plan) {
     const size_t steps = (size_t)(plan->n_steps - plan->n_forward);
     int *writers = NULL;

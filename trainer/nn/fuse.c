@@ -1,10 +1,10 @@
-/* What steps do for each other, in training on a device. All of it is found from what kernels say of themselves.
+/* Fuses steps, in training on a device, by what their kernels say they can do (nn_fusion).
  *
- *   moments         mean and variance of a value's channels: whoever writes the value knows them, and a value that lies in
- *                   a block of joined ones is read by many
- *   linear parts    of the gradient of such a block: a + b x for each channel. Those of all that read a channel add up to
- *                   one, which whoever made the channel applies, once
- *   ops inside      others: what an op writes for one other to read is not written at all */
+ *   moments         mean and variance of a value's channels: the step that writes the value finds them, for the many that
+ *                   read it in a block of joined values
+ *   linear parts    of the gradient of such a block: a + b x for each channel. All readers' parts add up to one, which the
+ *                   step that made the channel applies once
+ *   whole ops       a step does the work of the one before it, whose output is then never written */
 #include "nn/plan.h"
 #include "core/error.h"
 
@@ -109,7 +109,7 @@ static adamod_status make_room(nn_plan *plan, int64_t *room) {
     return status;
 }
 
-/* What was told before stays. */
+/* Earlier assignments stay. */
 static void assign_pairs(nn_plan *plan, const int64_t *room) {
     for (nn_value v = 0; v < plan->graph->n_values; v++) {
         if (room[v] < 0) continue;
@@ -123,7 +123,7 @@ static void assign_pairs(nn_plan *plan, const int64_t *room) {
 
 static void done_elsewhere(const nn_call *c) { (void)c; }
 
-/* Whether step s alone reads what the step before it makes, and nobody else does. */
+/* Whether step s is the only one to read the output of the step before it. */
 static bool follows_alone(const nn_plan *plan, int s) {
     const nn_graph *g = plan->graph;
     const nn_value v = plan->steps[s].node->input[0];

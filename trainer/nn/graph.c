@@ -1,4 +1,4 @@
-/* Graphs: everything about a computation that does not depend on how it is run. */
+/* Graphs: the parts of a computation that do not depend on how it is run. */
 #include "nn/graph.h"
 
 #include <stdarg.h>
@@ -143,7 +143,7 @@ nn_value nn_constant(nn_graph *g, const char *name, nn_type type, int ndim, cons
     return info.name ? nn_add_value(g, info) : nn_mistake(g, "out of memory");
 }
 
-/* What parameters and persistent states have in common: one below the scope, found or made, as a value. */
+/* Finds or makes a parameter or persistent state below the scope, as a value. */
 static nn_value nn_named(nn_graph *g, nn_source source, const nn_param *wanted) {
     nn_params *params = g->params;
     const bool state = source == NN_FROM_PERSISTENT;

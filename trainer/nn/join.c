@@ -1,9 +1,10 @@
-/* Which values lie inside others, so that an op that joins values has nothing to copy; and who writes which gradient first.
+/* Places values inside others, so that an op that joins values has nothing to copy; and finds which step writes a
+ * gradient first.
  *
- * A value that is joined with others is placed in the result, and its gradient in the result's gradient, with the same
- * distance from pixel to pixel. Then all that read any of them add to one block of gradients. The first to write a part
- * of it replaces what is there, so that nothing may be written or read of which only some was written before: where the
- * order of steps would have that, the values stay apart, and the op copies. */
+ * A joined value is placed in the result, and its gradient in the result's gradient, with the same distance from
+ * pixel to pixel. All readers then add to one block of gradients. The first to write a part of the block replaces
+ * it, so no step may write or read a range of which only a part was written: if the order of steps would do that,
+ * the values stay apart, and the op copies. */
 #include "nn/plan.h"
 
 #include <stdlib.h>
@@ -80,8 +81,8 @@ static void mark(const written *w, nn_value v) {
     memset(flags_of(w, v), true, (size_t)nn_last_dimension(&w->plan->graph->values[v].shape));
 }
 
-/* What a step finds of its outputs' gradients, and whether it adds to its inputs'. Returns a value of which only some was
- * there; -1: none. */
+/* Finds which outputs' gradients a step has, and whether it adds to its inputs'. Returns a value of which only a
+ * part was written; -1: none. */
 static nn_value step_gradients(const written *w, plan_step *step) {
     const nn_node *node = step->node;
     const nn_graph *g = w->plan->graph;

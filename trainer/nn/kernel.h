@@ -52,10 +52,10 @@ static inline float nn_run(float state, double momentum, double added) {
     return (float)((1 - momentum) * state + added);
 }
 
-/* What a backward call adds. In a forward call all of it is zero.
+/* Added by a backward call; all zero in a forward call.
  *
- * A value's gradient has the value's type, so on a device output and input may point at bf16. A parameter's gradient is
- * always f32, though the parameter may be given as bf16: see type. */
+ * A value's gradient has the value's type, so on a device output and input may point at bf16. A parameter's gradient
+ * is always f32, though the parameter may be given as bf16: see type. */
 typedef struct nn_gradients {
     float *output[NN_MAX_OUTPUTS]; /* NULL: 0, as the loss does not depend on this output; never all of them */
     float *input[NN_MAX_INPUTS];   /* NULL: not wanted */
@@ -74,7 +74,7 @@ typedef struct nn_gradients {
     const struct nn_call *paired_with;
 } nn_gradients;
 
-/* What a device adds. */
+/* Added on a device. */
 typedef struct nn_on_device {
     void *stream;
     nn_precision precision;
@@ -82,7 +82,7 @@ typedef struct nn_on_device {
     uint64_t node;
 } nn_on_device;
 
-/* What fusion adds, in training on a device; elsewhere all of it is zero. */
+/* Added by fusion, in training on a device; elsewhere all zero. */
 typedef struct nn_fused {
     /* Mean and variance of input 0's channels over the batch, known before forward; and room for those of output 0. */
     nn_channel_pairs moments, output_moments;
@@ -94,7 +94,7 @@ typedef struct nn_fused {
     const struct nn_call *maker;
 } nn_fused;
 
-/* What several processes add, for ops whose nodes are synced or have running outputs. */
+/* Added for several processes, where nodes are synced or have running outputs; else all zero. */
 typedef struct nn_sync {
     nn_add_up *add_up; /* sums numbers over processes, on a device in its memory; NULL: one process */
     void *context;
@@ -123,8 +123,8 @@ typedef struct nn_call {
 
 typedef void (*nn_kernel)(const nn_call *c);
 
-/* What an op's kernels can do for other ops, in training on a device. Functions are asked when shapes, types and strides
- * are known, but no memory. */
+/* Abilities of an op's kernels to work for other ops, in training on a device. Functions are asked when shapes,
+ * types and strides are known, but no memory. */
 typedef struct nn_fusion {
     bool takes_moments;                      /* forward uses moments */
     bool (*gives_moments)(const nn_call *c); /* whether forward can leave output_moments; NULL: no */

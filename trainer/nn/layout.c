@@ -1,4 +1,5 @@
-/* Where a plan's arrays lie: each is needed from one step to another, and arrays whose times do not meet share memory. */
+/* Places a plan's arrays: each is needed from one step to another, and arrays whose times do not overlap may use the
+ * same memory. */
 #include "nn/plan.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type) {
     return (n + align - 1) / align * align;
 }
 
-/* Bytes of what a kernel asks for. */
+/* Bytes that a kernel asks for. */
 size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const nn_call *c) {
     const nn_shape shape = {.ndim = 1, .dim = {ask ? (int64_t)ask(c) : 0}};
     return nn_plan_bytes(plan, &shape, NN_F32);
@@ -21,7 +22,7 @@ size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const
 
 static bool nn_is_used(const piece *p) { return p->last >= p->first; }
 
-/* Those in whose place a value and its gradient lie. */
+/* The pieces in which a value and its gradient lie. */
 static piece *nn_data_of(const nn_plan *plan, nn_value v) { return &plan->data[plan->place[v].in]; }
 static piece *nn_grad_of(const nn_plan *plan, nn_value v) { return &plan->grad[plan->place[v].in]; }
 
@@ -31,7 +32,7 @@ static void nn_use(piece *p, int step) {
     if (unused || step > p->last) p->last = step;
 }
 
-/* What a step's backward_weights reads. */
+/* Marks what a step's backward_weights reads. */
 static void nn_use_for_weights(nn_plan *plan, const plan_step *step, int end) {
     const nn_node *node = step->node;
     for (int k = 0; k < NN_MAX_OUTPUTS; k++) {

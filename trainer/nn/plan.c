@@ -1,5 +1,5 @@
-/* Plans: which kernels run in which order, and their memory. join.c says which values lie inside others, calls.c what
- * kernels are called with, fuse.c what they do for each other, layout.c where values lie; replay.c runs them.
+/* Plans: which kernels run in which order, and their memory. join.c places values inside others, calls.c fills the
+ * kernels' calls, fuse.c lets kernels work for each other, layout.c places values in memory; replay.c runs plans.
  *
  * Forward runs the nodes in the order they were built, backward in the reverse. */
 #include "nn/plan.h"

@@ -1,6 +1,6 @@
-/* See profile.h. Kernels of a device's plan are timed by a recording of many calls in a row, replayed between two looks at the clock, so that
- * what it costs to enqueue and to wait does not count. Data that a kernel reads again and again may stay in the device's
- * caches; in a run most of it was just written there, too. */
+/* See profile.h. Kernels on a device are timed by a recording of many calls in a row, replayed between two clock
+ * readings, so that enqueueing and waiting do not count. Data that a kernel reads again and again may stay in the
+ * device's caches; in a run most of it was just written there, too. */
 #include "nn/profile.h"
 #include "nn/backend/cpu/gemm.h"
 #include "support/clock.h"
@@ -59,7 +59,7 @@ typedef struct profiled {
 static adamod_status call_step(void *context) {
     const profiled *p = context;
     const plan_step *step = p->step;
-    p->plan->sums.count = p->sums; /* what the last call noted is noted again */
+    p->plan->sums.count = p->sums; /* each call notes its sums again */
     (step->backward ? step->kernels.backward : step->kernels.forward)(&step->call);
     if (step->backward && step->kernels.backward_weights && !step->paired_in)
         step->kernels.backward_weights(&step->call);

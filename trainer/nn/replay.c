@@ -1,5 +1,5 @@
-/* Runs of plans: on the host the kernels one after another; on a device copies of what comes and goes around them, and
- * recordings of it all. */
+/* Runs plans: on the host the kernels one after another; on a device with copies of inputs and outputs, as
+ * recordings. */
 #include "nn/plan.h"
 #include "core/error.h"
 #include "support/random.h"
@@ -113,7 +113,7 @@ static void nn_begin(nn_plan *plan) {
     plan_traffic *t = &plan->traffic;
     t->begun++;
     const int slot = nn_slot(plan);
-    if (t->begun - t->waited > SLOTS) t->waited = t->begun - SLOTS; /* nobody asked for the outputs */
+    if (t->begun - t->waited > SLOTS) t->waited = t->begun - SLOTS; /* the outputs were never asked for */
     if (t->done[slot]) plan->f->wait_for(plan->on_device->device, t->done[slot]);
     plan_header header = {.random = nn_run_key(plan->seed, plan->random_step)};
     memcpy(header.rows, plan->rows, sizeof header.rows);
@@ -174,7 +174,7 @@ static void nn_run_forward(nn_plan *plan) {
     }
 }
 
-/* What came as f32 to what kernels of mixed precision read. */
+/* Converts f32 inputs to bf16 for mixed precision. */
 static void nn_convert_inputs(nn_plan *plan) {
     for (int v = 0; v < plan->graph->n_values; v++) {
         if (!plan->converted[v]) continue;
@@ -241,7 +241,7 @@ static adamod_status nn_replay_slot(nn_plan *plan, int variant, adamod_status (*
         if (status) return status;
         status = steps(context);
         const adamod_status ended = plan->f->record_end(d, recording);
-        if (status || ended) { /* what was recorded is not the whole */
+        if (status || ended) { /* the recording is incomplete */
             plan->f->drop(d, *recording);
             *recording = NULL;
             return status ? status : ended;

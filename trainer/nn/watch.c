@@ -1,4 +1,4 @@
-/* Who wants to know which gradients a backward pass has finished: stretches of the parameters' gradients, each told once no
+/* Reports the gradients that a backward pass has finished: stretches of the parameters' gradients, each once no
  * later step of the pass writes there. */
 #include "core/error.h"
 #include "nn/plan.h"
@@ -52,7 +52,7 @@ adamod_status nn_plan_watch(nn_plan *plan, int64_t numbers, nn_gradient_ready *r
     return ADAMOD_OK;
 }
 
-/* Sums that a device leaves for the end of the pass may be of such a stretch. */
+/* Sums left for the end of the pass may belong to such a stretch. */
 void nn_plan_tell(nn_plan *plan, int step) {
     plan_watch *w = &plan->watch;
     if (w->told == w->n || w->list[w->told].ready > step) return;

@@ -23,7 +23,7 @@ static const char *activity_shape(nn_node *node, const nn_shape *in, nn_shape *o
     return NULL;
 }
 
-/* What a square is multiplied by: of x, and of a change of z. */
+/* Factors of a square of x, and of a squared change of z. */
 static double size_factor(const nn_call *c) { return NN_ATTR(activity, c)->size / (double)c->input[1].cols; }
 static double change_factor(const nn_call *c) {
     const int64_t steps = c->input[2].rows / NN_ATTR(activity, c)->batch;

@@ -1,4 +1,4 @@
-/* What attention's kernels share, whatever the backend: how the inputs lie, what a query sees, and which random number
+/* Common to attention's kernels in all backends: how the inputs lie, what a query sees, and which random number
  * belongs to which weight. */
 #ifndef ADAMOD_NN_ATTENTION_H
 #define ADAMOD_NN_ATTENTION_H

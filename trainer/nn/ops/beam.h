@@ -1,8 +1,8 @@
-/* What the search's kernels share, whatever the backend: how a sentence's row lies, and what a step of its search does.
+/* Common to beam search's kernels in all backends: how a sentence's row lies, and what a step of its search does.
  *
- * A row of the state is words of 32 bits, of which scores take two each. In it: counters, the scores of live
- * hypotheses, what is kept (scores, lengths, whether they ended by themselves, where their tokens are), the tokens that
- * are kept, and the token of each row that the sentence has in the cache. */
+ * A row of the state is words of 32 bits; a score takes two. It has counters, the scores of live hypotheses, the
+ * results kept (scores, lengths, whether they ended by themselves, where their tokens are), their tokens, and the
+ * token of each row that the sentence has in the cache. */
 #ifndef ADAMOD_NN_BEAM_H
 #define ADAMOD_NN_BEAM_H
 
@@ -59,7 +59,7 @@ typedef struct nn_beam_copy {
     int32_t last;
 } nn_beam_copy;
 
-/* What a step decides; the copying that follows from it can be shared out. */
+/* A step's decisions; the copying that follows can be done in parallel. */
 typedef struct nn_beam_step {
     int time;
     int n; /* hypotheses that go on: whose they continue, and by which token */
@@ -100,8 +100,8 @@ NN_BEAM void nn_beam_finish(const nn_beam_view *v, nn_beam_step *s, int parent, 
     nn_beam_keep(v, s, at, parent, -1, normal, true);
 }
 
-/* The best continuation that was not taken yet: each live hypothesis h has used[h] of its list of n behind it. Among
- * equals that of the first hypothesis, whose list is in order already. */
+/* The best continuation not taken yet: each live hypothesis h has taken used[h] of its list of n. Among equals the
+ * first hypothesis wins, and lists are in order already. */
 NN_BEAM int nn_beam_next(const nn_beam_view *v, const float *best, int n, int32_t start, int *used, double *score) {
     int parent = -1;
     for (int h = 0; h < v->count[BEAM_LIVE]; h++) {
@@ -116,8 +116,8 @@ NN_BEAM int nn_beam_next(const nn_beam_view *v, const float *best, int n, int32_
     return parent;
 }
 
-/* Of the 2 beam best continuations, as many as can be needed if half of them end: those that end among the first beam are
- * finished, and of the others beam go on. best: a list of n for each hypothesis, log p and then tokens. */
+/* Takes the 2 beam best continuations, enough even if half of them end: those that end among the first beam are
+ * finished, and beam of the others go on. best: a list of n for each hypothesis, log p and then tokens. */
 NN_BEAM void nn_beam_decide(const nn_beam_view *v, const nn_beam_options *o, const float *best, int n,
                             nn_beam_step *s) {
     int used[NN_MOST_BEAM];
@@ -167,7 +167,7 @@ NN_BEAM void nn_beam_follow(const nn_beam_view *v, const nn_beam_step *s, int32_
     for (int b = 0; b < s->n; b++) paths[(int64_t)b * v->max_length + t] = was[s->parent[b]];
 }
 
-/* What hypothesis b reads in the next step, if there is one. */
+/* Writes the next step's inputs of hypothesis b. */
 NN_BEAM void nn_beam_feed(const nn_beam_view *v, const nn_beam_step *s, int b, int32_t *ids, int32_t *positions,
                           int32_t *paths) {
     const int64_t row = (int64_t)b * v->max_length;

@@ -1,7 +1,7 @@
-/* y = the channels of a, then those of b. Where the plan has placed an input inside y, its numbers are there already, and
- * gradients likewise; the others are copied.
+/* y = the channels of a, then those of b. Inputs that the plan has placed inside y, and gradients, are there
+ * already; the others are copied.
  *
- * Inputs: a, b, alike but in the last dimension. */
+ * Inputs: a, b, with the same shape except for the last dimension. */
 #include "nn/op.h"
 
 #include <stdio.h>

@@ -16,7 +16,7 @@ static inline const char *nn_dropout_wrong(const nn_node *node, char *message, s
     return message;
 }
 
-/* What element i of the dropped array is multiplied by. */
+/* The factor of element i of the dropped array. */
 static inline double nn_dropout_factor(const nn_call *c, int64_t i) {
     const double p = nn_dropout_of(c->attributes);
     if (!c->training || p == 0) return 1;

@@ -58,7 +58,7 @@ void nn_lstm_end(const nn_call *c, const lstm_view *v) {
 
 static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
 
-/* What row `row` has for gate `gate`, before the activation. */
+/* The input of gate `gate` in row `row`, before the activation. */
 static double lstm_sum(const nn_call *c, const lstm_view *v, int64_t row, int64_t gate) {
     const float *x = (const float *)c->input[LSTM_X].data + row * v->in;
     const float *w = (const float *)c->input[LSTM_W_IN].data + gate * v->in;

@@ -1,4 +1,4 @@
-/* What the kernels of lstm share: its inputs by name, and where things lie in what forward saves. */
+/* Common to the LSTM's kernels: its inputs by name, and the layout of what forward saves. */
 #ifndef ADAMOD_NN_OPS_LSTM_VIEW_H
 #define ADAMOD_NN_OPS_LSTM_VIEW_H
 

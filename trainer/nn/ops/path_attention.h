@@ -1,4 +1,4 @@
-/* What path_attention's kernels on the host share. */
+/* Common to path_attention's kernels on the host. */
 #ifndef ADAMOD_NN_PATH_ATTENTION_H
 #define ADAMOD_NN_PATH_ATTENTION_H
 
@@ -31,7 +31,7 @@ static inline nn_path_view nn_path_of(const nn_call *c) {
     return v;
 }
 
-/* Where a row's own token goes; negative: it is no hypothesis. */
+/* The cache row of a row's own token; negative: it is no hypothesis. */
 static inline int32_t nn_path_row(const nn_path_view *v, int64_t row) {
     return v->paths[row * v->length + v->positions[row]];
 }

@@ -1,11 +1,11 @@
-/* What random cropping and mirroring take from a picture; the same numbers on every backend. */
+/* The window that random cropping and mirroring take from a picture; the same numbers on every backend. */
 #ifndef ADAMOD_NN_PICTURE_WINDOW_H
 #define ADAMOD_NN_PICTURE_WINDOW_H
 
 #include "support/random.h"
 #include "nn/nn.h"
 
-/* Where in a picture the window begins, which is negative where it begins in the padding. */
+/* The window's first pixel, which is negative in the padding. */
 typedef struct nn_window {
     int64_t top, left;
     bool mirror; /* left and right of the window */

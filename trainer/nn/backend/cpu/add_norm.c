@@ -98,7 +98,7 @@ static norm_work norm_work_of(const nn_call *c) {
 
 static int64_t norm_tasks(const norm_work *w) { return nn_parts(w->c->output[0].rows, w->rows); }
 
-/* Of a task: sums over its rows for gamma and beta, rows of h and dz, and factors of some rows. */
+/* A task's memory: sums over its rows for gamma and beta, rows of h and dz, and factors of some rows. */
 typedef struct norm_scratch {
     float *dgamma, *dbeta, *h, *dz, *factor;
 } norm_scratch;

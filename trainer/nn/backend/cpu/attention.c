@@ -1,6 +1,6 @@
-/* Attention on the processor. A head of a sequence is one item of work, cut into tiles of queries and keys that stay in
- * the cache: the scores of a tile are a product, the weights never leave it, and backward computes them again. Threads
- * take items one after the other; items share nothing, so who takes which does not matter to the result. */
+/* Attention on the processor. A head of a sequence is one item of work, cut into tiles of queries and keys that stay
+ * in the cache: the scores of a tile are a product, the weights never leave it, and backward computes them again.
+ * Threads take items in turn; items are independent, so the result does not depend on which thread takes which. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/ops/attention.h"
 #include "nn/backend/cpu/vector.h"
@@ -355,7 +355,7 @@ static void backward_weights(const item *w, const tile *t) {
     }
 }
 
-/* Where products put rows of a gradient: in its place, or, if a head's columns have padding, in a buffer. */
+/* The target of a gradient's products: its own place, or a buffer if a head's columns have padding. */
 static nn_tile target(const item *w, const float *gradient, int64_t stride, float *buffer) {
     if (w->j->width > w->j->view.size) return (nn_tile){buffer, w->j->width, 1};
     return (nn_tile){(float *)gradient, stride, 1};
@@ -369,7 +369,7 @@ static void place(const item *w, int64_t rows, nn_tile from, const float *gradie
     }
 }
 
-/* What the queries of a tile get from its keys, and the reverse. dk and dv: where that of the keys goes. */
+/* Gradients of a tile's queries and keys from each other; those of the keys go to dk and dv. */
 static void backward_tile(const item *w, const tile *t, nn_tile dk, nn_tile dv, bool add) {
     const nn_attention_view *v = &w->j->view;
     const buffers *b = w->b;

@@ -21,9 +21,9 @@ typedef struct job {
     int64_t channels, pixels, chunk; /* chunk: pixels of a task */
     int64_t tasks;
     double *sums;             /* [tasks, 2, channels] */
-    int64_t parts;            /* of the sums, to be added up: as many as tasks, or all are in the first */
-    double count;             /* pixels that the moments are of: those of all processes that share them */
-    float *scale, *mean, *by; /* of each channel, what the second pass reads */
+    int64_t parts;            /* partial sums to add up: one for each task, or one after a sum over processes */
+    double count;             /* pixels behind the moments, of all synced processes */
+    float *scale, *mean, *by; /* for each channel, read by the second pass */
 } job;
 
 static job job_of(const nn_call *c) {
@@ -238,7 +238,7 @@ static void sums_task(void *context, int64_t task) {
                   run_of(&c->input[0], c->input[0].data, first), c->saved, j->sums + 2 * task * j->channels);
 }
 
-/* What the parameters' gradients are of: this process's pixels, as gradients are added up later. */
+/* Parameters' gradients are of this process's pixels alone: gradients are summed over processes later. */
 static void finish_parameters(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;
@@ -250,7 +250,7 @@ static void finish_parameters(void *context, int64_t k) {
     if (dbeta) dbeta[k] = (float)((c->grad->accumulate[3] ? dbeta[k] : 0) + sums[0]);
 }
 
-/* dx = scale (g - mean - (x - m) by), where mean is g's, and by that of g (x - m) over the variance. */
+/* dx = scale (g - mean - (x - m) by): mean is the mean of g, by the mean of g (x - m) over the variance. */
 static void finish_sums(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;
@@ -284,7 +284,7 @@ INPUT_GRAD(plain_add_input_grad, d[k], to[k] +)
 INPUT_GRAD(relu_input_grad, mask[k] > 0 ? d[k] : 0, )
 INPUT_GRAD(relu_add_input_grad, mask[k] > 0 ? d[k] : 0, to[k] +)
 
-/* What g is added to, or replaces; y NULL: there is no relu. */
+/* Adds g to dr, or replaces it; y NULL: there is no relu. */
 NN_CLONES
 static void residual_grad(int64_t n, int64_t channels, run dy, run y, run dr, bool add) {
     for (int64_t p = 0; p < n; p++) {

@@ -15,7 +15,7 @@ typedef struct job {
     const nn_vector *x;
 } job;
 
-/* Those found so far, in order. */
+/* The best so far, in order. */
 typedef struct list {
     int64_t size, found;
     float *value, *column;

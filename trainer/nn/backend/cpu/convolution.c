@@ -48,7 +48,7 @@ static nn_winograd winograd_of(const view *v) {
                          .y_stride = v->y_stride};
 }
 
-/* From the gradient of y to that of x. */
+/* The gradient of x from the gradient of y. */
 static nn_winograd winograd_back(const view *v) {
     return (nn_winograd){.images = v->images,
                          .height = v->out_height,
@@ -68,7 +68,7 @@ static bool is_winograd(const view *v) {
 
 /* ---- pixels in rows ---- */
 
-/* Where the pixel under place k of the kernel at output pixel (i, j) is within its image; -1: outside. */
+/* The pixel of the image under place k of the kernel at output pixel (i, j); -1: outside. */
 static int64_t pixel_under(const view *v, int64_t i, int64_t j, int64_t k) {
     const nn_convolution_attributes *a = v->c->attributes;
     const int64_t row = i * a->stride + k / v->size - a->padding, column = j * a->stride + k % v->size - a->padding;

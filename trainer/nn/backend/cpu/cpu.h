@@ -1,4 +1,4 @@
-/* The cpu backend's kernels, and what they share. */
+/* The cpu backend's kernels, and their common code. */
 #ifndef ADAMOD_NN_CPU_H
 #define ADAMOD_NN_CPU_H
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 16 }; /* of a task, which has sums of its own: they are added in the order of the tasks */
+enum { ROWS = 16 }; /* of a task, whose sums are added in the order of tasks */
 
 typedef struct job {
     const nn_call *call;

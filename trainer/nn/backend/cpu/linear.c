@@ -144,8 +144,8 @@ static void gelu_grad(part p, const float *restrict dy, const float *restrict z,
 typedef struct grad_work {
     const nn_call *c;
     float *dz;          /* NULL: it is dy */
-    float *bias_sums;   /* of b's gradient, [tasks, out] */
-    float *weight_sums; /* of W's gradient, [weight_parts, out * in] if those are more than one */
+    float *bias_sums;   /* partial gradients of b, [tasks, out] */
+    float *weight_sums; /* partial gradients of W, [weight_parts, out * in], if there is more than one part */
     int64_t tasks, weight_parts;
     size_t size;
 } grad_work;

@@ -27,9 +27,8 @@ typedef struct sequence {
     lstm_view v;
     const nn_vector *x;
     nn_drop drop;
-    float *panels; /* of dropped weights */
-    float *columns
-        [2]; /* of the step that this one reads, and of this one: y, or backward dgates; tile by tile, [k][rows] */
+    float *panels;      /* of dropped weights */
+    float *columns[2];  /* y of the last step and of this one (backward: dgates), tile by tile, [k][rows] */
     float *dgates, *dc; /* backward: of all rows before their activations; of the cells that the next step read */
     float *before;      /* ... what the state of all rows was before them */
     int64_t t;          /* this step */
@@ -55,7 +54,7 @@ static void dropped(const sequence *s, int64_t first, int64_t n, float *to) {
 static void pack_forward(void *context, int64_t panel) {
     const sequence *s = context;
     const int64_t h = s->v.h, unit = panel / 4 * GROUP, n = least(GROUP, h - unit), first = panel % 4 * h + unit;
-    float rows[GROUP * PACKED] = {0}; /* of units that are not there: zeros */
+    float rows[GROUP * PACKED] = {0}; /* zeros for units past the end */
     for (int64_t k = 0; k < h; k += PACKED) {
         const int64_t some = least(PACKED, h - k);
         for (int64_t i = 0; i < n; i++) dropped(s, (first + i) * h + k, some, rows + i * PACKED);
@@ -170,7 +169,7 @@ static void input_gates(sequence *s) {
                                    .ldc = gates});
 }
 
-/* Of panels, or of W_in. */
+/* Floats for panels, or for W_in. */
 static int64_t forward_size(int64_t in, int64_t h) {
     const int64_t turned = 4 * h * in;
     return turned > panels_size(h) ? turned : panels_size(h);
@@ -276,7 +275,7 @@ static void drop_tile(void *context, int64_t row, int64_t col, int64_t rows, int
         nn_cpu_add_dropped(&s->drop, i * s->v.h + col, cols, add ? to : NULL, add ? s->panels : to, to);
 }
 
-/* What the steps read: the state that the run began with, then outputs. One array, so that one product is over it. */
+/* States that the steps read: the initial one, then outputs, in one array for one product. */
 static const float *states_before(const sequence *s) {
     const int64_t first = s->v.batch * s->v.h, rest = (s->v.steps - 1) * first;
     memcpy(s->before, s->v.h0, (size_t)first * sizeof *s->before);
@@ -341,7 +340,7 @@ static void bias_grads(const sequence *s) {
     }
 }
 
-/* Of no rows: zeros, where nothing is added to. */
+/* Gradients of a run without rows: zeros, unless they accumulate. */
 static void no_grads(const nn_call *c) {
     for (int i = LSTM_W_IN; i <= LSTM_B_STATE; i++) {
         if (c->grad->input[i] && !c->grad->accumulate[i])

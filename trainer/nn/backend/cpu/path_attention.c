@@ -14,7 +14,7 @@ typedef struct job {
     const nn_vector *x;
 } job;
 
-/* y += sum over n rows of the path of exp(score - most) v; when there is a larger score, what is there is scaled. */
+/* y += sum over n rows of the path of exp(score - most) v. A larger score rescales the sum so far. */
 typedef struct sums {
     float most, sum;
 } sums;

@@ -55,7 +55,7 @@ bool nn_winograd_fits(const nn_winograd *s) {
            16 * t.each <= 2 * t.height * t.width;
 }
 
-/* Where tile i begins in y. */
+/* The first pixel of tile i in y. */
 typedef struct tile_place {
     int64_t image, row, column;
 } tile_place;
@@ -122,7 +122,7 @@ INLINE void transform_weight_grad(const lanes *u, int step, lanes *g) {
     g[2] = 0.5f * s1 + 2.0f * s2 + u[5 * step];
 }
 
-/* Where the pixels behind a tile are; NULL: outside of the image. */
+/* The pixels behind a tile; NULL: outside of the image. */
 typedef struct patch {
     const float *pixel[POINTS];
 } patch;
@@ -252,7 +252,7 @@ static void upright_weights(const apply_job *j, int64_t first, float *u, int64_t
     }
 }
 
-/* Those of [in, 3, 3, out], turned, are not. */
+/* Weights [in, 3, 3, out], turned, are not. */
 static void turned_weights(const apply_job *j, int64_t first, float *u, int64_t apart) {
     const int64_t in = j->s->in, out = j->s->out;
     for (int64_t c = 0; c < in; c++) {

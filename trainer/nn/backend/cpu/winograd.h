@@ -19,11 +19,11 @@ typedef struct nn_winograd {
 /* Whether channels are multiples of what it computes at once, and tiles of 4 x 4 waste little of y. */
 bool nn_winograd_fits(const nn_winograd *s);
 
-/* y = x convolved with W [out, 3, 3, in], or added to y. turned: W is [in, 3, 3, out], turned by 180 degrees, which makes
- * the gradient of x of that of y. */
+/* y = x convolved with W [out, 3, 3, in], or added to y. turned: W is [in, 3, 3, out], turned by 180 degrees, which
+ * gives the gradient of x from the gradient of y. */
 void nn_winograd_apply(adamod_pool *pool, const nn_winograd *s, const float *x, const float *w, bool turned, float *y,
                        bool add, float *workspace);
-/* dw = the gradient of W, or added to it, from that of y. */
+/* dw = the gradient of W, or added to it, from the gradient of y. */
 void nn_winograd_weights(adamod_pool *pool, const nn_winograd *s, const float *x, const float *dy, float *dw, bool add,
                          float *workspace);
 /* Floats of the workspaces. */

@@ -3,7 +3,7 @@
 
 enum { THREADS = 256, MOST_BLOCKS = 256 };
 
-/* What x and z are, and how many numbers of them there are. */
+/* x and z, and how many numbers they have. */
 template <typename T> struct activities {
     const T *x, *z;
     const int64_t *live_rows; /* NULL: rows */
@@ -26,7 +26,7 @@ template <typename T> __device__ static inline int64_t numbers_of(const activiti
     return (a.live_rows ? *a.live_rows : a.rows) * a.cols;
 }
 
-/* What a square of x and one of a change of z is multiplied by, for n numbers. */
+/* Factors of a square of x and of a squared change of z, for n numbers. */
 template <typename T> __device__ static inline double size_factor(const activities<T> &a) {
     return a.size / (double)a.cols;
 }

@@ -10,7 +10,7 @@
 
 enum {
     THREADS = 256,
-    BACK_THREADS = 512, /* of backward: a block for each multiprocessor, so that there are few sums of blocks to add */
+    BACK_THREADS = 512, /* of backward: one for each multiprocessor, so that few partial sums remain */
     CHUNK = 8,          /* columns side by side of a thread */
     CHUNKS = 2,         /* of a thread */
     WARP_COLS = 32 * CHUNK * CHUNKS,
@@ -158,7 +158,7 @@ __global__ static void __launch_bounds__(THREADS, sizeof(T) == 2 ? 4 : 2) forwar
     }
 }
 
-/* What a row's gradient is found from. */
+/* Inputs of a row's gradient. */
 template <typename T> struct row_grads {
     row_inputs<T> inputs;
     chunk<T> dy[CHUNKS];

@@ -130,7 +130,7 @@ __device__ static inline rows<X> k_rows(const attention<T> &a, const item &x, in
     return r;
 }
 
-/* The sum of n over the threads before this one; *total is that of all. */
+/* The sum of n over the threads before this one; *total is the sum over all. */
 __device__ static inline int sum_before(int n, int *total) {
     __shared__ int sums[THREADS / 32];
     int sum = n;
@@ -214,9 +214,9 @@ __device__ static inline void clear_outside(const attention<T> &a, const int2 *r
 
 /* ---- weights ---- */
 
-/* Which of the thread's weights dropout keeps, for the tile of queries at q and that of keys at k: bit 4 j + i is that of
- * acc[j][i]. A Philox block has the four weights of a query that this lane and its neighbour hold: the even lane draws
- * for its upper row, the odd one for the lower, and they exchange. */
+/* The thread's weights that dropout keeps, for queries at q and keys at k: bit 4 j + i is for acc[j][i]. A Philox
+ * block has the four weights of a query that this lane and its neighbour hold: the even lane draws for its upper
+ * row, the odd one for the lower, and they exchange. */
 template <typename T>
 __device__ static inline unsigned kept(const attention<T> &a, uint64_t key, const item &x, int q, int k) {
     if (!a.dropout.threshold) return 0xff;
@@ -231,7 +231,7 @@ __device__ static inline unsigned kept(const attention<T> &a, uint64_t key, cons
         for (int i = 0; i < 4; i++) mine |= (r.x[i] >= a.dropout.threshold) << (4 * j + i);
     }
     const unsigned other = __shfl_xor_sync(0xffffffffu, mine, 1);
-    /* Of each four bits, the even lane needs the first two of both rows, the odd one the last two. */
+    /* The even lane needs the first two of each four bits of both rows, the odd lane the last two. */
     return odd ? (other >> 2 & 0x33) | (mine & 0xcc) : (mine & 0x33) | (other & 0x33) << 2;
 }
 
@@ -376,7 +376,7 @@ template <typename T> struct decode_memory {
     alignas(16) float acc[THREADS][pack<T>::N];
 };
 
-/* What a group has so far of its keys: the largest score, the sum of weights, and its columns' sums of values. */
+/* A group's result over its keys so far: the largest score, the sum of weights, and its columns' sums of values. */
 template <typename T> struct decode_state { float most, sum, acc[pack<T>::N]; };
 
 template <typename T>
@@ -562,7 +562,7 @@ __device__ static inline void backward_weights(backward_memory<T, D> &s, const a
     __syncthreads();
 }
 
-/* What the tiles add to a gradient. */
+/* The tiles' part of a gradient. */
 template <typename T, int D>
 __device__ static inline void add_gradient(const backward_memory<T, D> &s, int what, float (&acc)[D / 16][4]) {
     if (what == DV) add_product<true>(acc, s.p, s.dy);

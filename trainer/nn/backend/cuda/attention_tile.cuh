@@ -40,7 +40,7 @@ __device__ static inline float quad_max(float x) {
 /* Rows are padded by 16 bytes, so that 8 rows of 16 bytes lie in different banks. */
 template <typename T, int cols> struct tile { alignas(16) T x[TILE][cols + 16 / sizeof(T)]; };
 
-/* Where a tile comes from or goes to: n rows of `cols` numbers. wide: everything is a multiple of 16 bytes. */
+/* The source or target of a tile: n rows of `cols` numbers. wide: everything is a multiple of 16 bytes. */
 template <typename T> struct rows {
     T *x;
     int64_t stride;
@@ -68,7 +68,7 @@ template <typename T, int D, typename F> __device__ static inline void each_pack
     }
 }
 
-/* Zeros beyond what is there. Done after copies_wait. */
+/* Fills with zeros beyond the last row and column. Done after copies_wait. */
 template <typename T, int D> __device__ static inline void load_tile(tile<T, D> &to, const rows<const T> &from) {
     if (from.wide) {
         each_pack<T, D>([&](int row, int col) {
@@ -107,7 +107,7 @@ __device__ static inline void store_pair(bf16 *to, float a, float b) {
     *reinterpret_cast<__nv_bfloat162 *>(to) = __floats2bfloat162_rn(a, b);
 }
 
-/* Adds what is there already. */
+/* Adds the target's numbers. */
 template <typename T, int D> __device__ static inline void add_rows(float (&acc)[D / 16][4], const rows<T> &there) {
 #pragma unroll
     for (int i = 0; i < D / 4; i++) {

@@ -28,7 +28,7 @@ template <typename T, int N> __global__ static void forward_kernel(pool_shape s,
     store_floats<N>(y + to * s.y_stride + j, sum);
 }
 
-/* Of an output's gradient: numbers that are there, and the linear part in rows of the batch. */
+/* An output's gradient: the numbers in memory, and the linear part in live rows. */
 template <typename T> struct pool_grad {
     const T *dy, *y;
     nn_channel_pairs linear;

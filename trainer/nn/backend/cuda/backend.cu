@@ -35,7 +35,7 @@ struct nn_device {
     nn_device_info info;
     cudaError_t failed; /* the first failure since the last wait */
     const char *failed_in;
-    int64_t *moves; /* of move: lists on the device, and as the host fills them */
+    int64_t *moves; /* lists of move on the device, and as the host fills them */
     int64_t *moves_host;
     int64_t moves_capacity;
     cudaEvent_t moves_done;

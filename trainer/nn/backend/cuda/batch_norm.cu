@@ -1,15 +1,15 @@
-/* Batch normalisation with what comes after it (ops/batch_norm.c): statistics, then z and the activation, in one launch.
+/* Batch norm with residual and activation (ops/batch_norm.c): statistics, then z and the activation, in one launch.
  *
- * A block has some channels of some pixels. It sums over its pixels, meets the blocks that have the same channels at a
- * barrier, adds up their sums and goes over its pixels again; what fits into shared memory is read only once. Which blocks
- * there are, and so the order of all sums, follows from the sizes alone. Blocks that meet must all run at once: a launch has
- * no more than the chip has room for, and those that wait for room get it when what ran before is done. Where the chip is
- * too small, the two halves are launches of their own.
+ * A block has some channels of some pixels. It sums over its pixels, meets the blocks with the same channels at a
+ * barrier, adds up their sums and goes over its pixels again; pixels that fit into shared memory are read only once.
+ * The blocks, and so the order of all sums, follow from the sizes alone. Blocks that meet must all run at once: a
+ * launch has no more blocks than fit on the chip, and blocks that wait for room get it when earlier kernels end. On
+ * a chip that is too small the two halves are separate launches.
  *
- * Where whoever wrote x has found its moments, forward is the second half alone. Where the batch is that of several processes,
- * their sums are added up between the halves, in double precision and about 0, since each has another x_0.
+ * If the moments of x are known, forward is the second half alone. Sums over several processes are added up between
+ * the halves, in double precision and about 0, since each process has another x_0.
  *
- * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not take the variance's digits. */
+ * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not cost the variance digits. */
 #include "nn/backend/cuda/hopper/launch.cuh"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ enum {
 };
 
 enum halves { BOTH, SUMS, APPLY };
-enum keeps { NOTHING, SOME, ALL }; /* of a block's pixels, in shared memory between the halves */
+enum keeps { NOTHING, SOME, ALL }; /* how many of a block's pixels stay in shared memory between the halves */
 
 /* ---- the work of a launch ---- */
 
@@ -111,7 +111,7 @@ __device__ static inline void leave_sums(const norm_work<T> &w, const place<N> &
     }
 }
 
-/* This process's share of the totals. Forward: sums of x and of x^2, from those of x - x_0. */
+/* This process's part of the totals. */
 template <typename T> __global__ static void total_kernel(norm_work<T> w, bool backward) {
     const int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (k >= w.channels) return;
@@ -225,7 +225,7 @@ __device__ static inline void clear_dead(const norm_work<T> &w, const place<N> &
 
 extern __shared__ __align__(16) unsigned char kept[];
 
-/* Where the block keeps the thread's part of a pixel. */
+/* The thread's part of a pixel in shared memory. */
 template <int N, typename T>
 __device__ static inline raw<N, T> *kept_at(const place<N> &at, int64_t p, int array, int64_t pixels) {
     return reinterpret_cast<raw<N, T> *>(kept) + (array * pixels + p - at.first) * PACKS + at.pack;
@@ -236,8 +236,8 @@ struct norm_running {
     float *mean, *variance;
 };
 
-/* What a thread needs of its channels, loaded first, so that nothing waits for it later. The first of the first part's pixels
- * tells everybody else what it finds. */
+/* A thread's numbers of its channels, loaded first, so that nothing waits for them later. The first thread of the
+ * first part stores results for all. */
 template <int N> struct norm_start {
     float origin[N] = {}, gamma[N], beta[N], mean[N] = {}, variance[N] = {};
     bool tells;
@@ -356,7 +356,7 @@ __global__ static void __launch_bounds__(THREADS) forward_kernel(norm_work<T> w,
 
 /* ---- backward ---- */
 
-/* What a gradient goes to. */
+/* Targets of the gradients. */
 template <typename T> struct norm_grads {
     const T *dy;
     target<T> dx, dresidual;
@@ -366,7 +366,7 @@ template <typename T> struct norm_grads {
 
 template <int N, typename T> struct pixel_grad { raw<N, T> x, dy, y; };
 
-/* What forward computed z from, for channels of a thread. */
+/* Inputs of z in forward, for a thread's channels. */
 template <int N> struct norm_channels {
     float mean[N], scale[N], factor[N], beta[N]; /* factor: gamma times scale */
     template <typename T> __device__ norm_channels(const norm_work<T> &w, const place<N> &at) {
@@ -571,7 +571,7 @@ static void launch_meeting(const void *kernel, unsigned blocks, size_t shared, v
 
 /* The kernels of one shape. */
 struct norm_kernels {
-    const void *all, *some, *both, *sums, *apply; /* those that keep all or some pixels, and those that keep none */
+    const void *all, *some, *both, *sums, *apply; /* kernels that keep all or some pixels in shared memory, and none */
 };
 
 template <typename T> static void add_up_totals(const nn_call *c, const norm_work<T> &w, bool backward) {
@@ -655,7 +655,7 @@ static int device_number(cudaDeviceAttr which) {
     return known ? n : 0;
 }
 
-/* Whether so many blocks run at once. */
+/* Whether all blocks run at once. */
 static bool fits(const void *kernel, size_t shared, int64_t blocks) {
     const int processors = device_number(cudaDevAttrMultiProcessorCount);
     int each = 0;
@@ -664,7 +664,7 @@ static bool fits(const void *kernel, size_t shared, int64_t blocks) {
     return ok && blocks <= (int64_t)processors * each;
 }
 
-/* What a block of that kernel may ask for; one limit for all nodes that have it. */
+/* The most shared memory of a block of that kernel; one limit for all nodes. */
 static size_t most_shared(const void *kernel) {
     const int all = device_number(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     cudaFuncAttributes a;

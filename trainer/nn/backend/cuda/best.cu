@@ -37,7 +37,7 @@ __device__ static inline uint64_t most_of_block(uint64_t key) {
         const uint64_t other = __shfl_xor_sync(0xffffffffu, key, step);
         key = other > key ? other : key;
     }
-    __syncthreads(); /* what the last call left there has been read */
+    __syncthreads(); /* all have read the last call's result */
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = key;
     __syncthreads();
     for (int k = 0; k < WARPS; k++) key = shared[k] > key ? shared[k] : key;

@@ -5,7 +5,7 @@
 
 #include "nn/backend/cuda/matrix.cuh"
 
-/* How pixels lie in images: `pieces` of `rows` rows. All are powers of two; pieces is 0 where they cannot lie so. */
+/* The layout of pixels in images: `pieces` of `rows` rows. All are powers of two; pieces 0: there is no such layout. */
 struct border_shape {
     int height, width, rows, pieces;
     int width_bits, rows_bits;
@@ -20,7 +20,7 @@ static inline int bits_of(int64_t n) {
     return (int64_t)1 << bits == n ? bits : -1;
 }
 
-/* Of `pixels` at a time, a power of two. */
+/* The layout for `pixels` at a time, a power of two. */
 static inline border_shape border_shape_of(const nn_shape *images, int pixels) {
     border_shape s = {};
     if (bits_of(images->dim[1]) < 0 || bits_of(images->dim[2]) < 0 || images->dim[2] > pixels) return s;
@@ -62,8 +62,8 @@ struct border_edges {
     }
 };
 
-/* Begins to copy CHANNELS channels of the pixels from `first` on, with their border, to places of ROW numbers. x is that of
- * the first channel of pixel 0, of so many pixels. */
+/* Begins to copy CHANNELS channels of the pixels from `first` on, with their border, to places of ROW numbers. x
+ * points at the first channel of pixel 0. */
 template <int CHANNELS, int ROW, int BLOCK>
 __device__ static inline void copy_bordered(const border_shape &s, const int *places, const bf16 *x, int64_t stride,
                                             int64_t pixels, int64_t first, bf16 *to) {

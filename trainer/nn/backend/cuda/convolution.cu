@@ -1,9 +1,9 @@
-/* Convolution and its gradient (ops/convolution.c). Where the kernel is one pixel, it is a product of matrices, a pixel a
- * row, which cuBLASLt does in arrays inside wider ones, too; where it moves by more than one, of the pixels that it meets,
- * in workspace. Everything else is cuDNN's, which wants
- * arrays without gaps: those inside wider ones are copied, and gradients that it cannot add to others come from workspace. For
- * bf16 it wants channels in packs of 8, too, or is many times slower: x and W are copied with zeros behind each pixel.
- * Where y is copied, its moments are found on the way, and its gradient's linear part is added. */
+/* Convolution and its gradient (ops/convolution.c). A kernel of one pixel is a matrix product by cuBLASLt, a pixel a
+ * row, in arrays inside wider ones, too; with a stride, the pixels it meets are gathered in the workspace first. The
+ * rest is cuDNN's, which wants arrays without gaps: arrays inside wider ones are copied, and gradients that it
+ * cannot add go through the workspace. For bf16 it also wants channels in packs of 8, or is many times slower: x and
+ * W are copied with zeros behind each pixel. A copy of y finds its moments on the way, and a copy of its gradient
+ * adds the linear part. */
 #include "nn/backend/cuda/cudnn.h"
 #include "nn/backend/cuda/hopper/convolution.h"
 #include "nn/backend/cuda/hopper/norm_convolution.h"
@@ -69,7 +69,7 @@ static bool y_is_copied_in_packs(const nn_call *c) {
            y->offset % 8 == 0;
 }
 
-/* Whether hopper/ takes y inside a wider array: that of a stem. */
+/* Whether hopper/ takes y inside a wider array: a stem does. */
 static bool is_stem_in_packs(const nn_call *c) {
     return in_of(c) == STEM_IN && out_of(c) == STEM_OUT && y_is_copied_in_packs(c);
 }
@@ -96,14 +96,14 @@ static product_shape product_of(const nn_call *c, conv_result result) {
 
 /* ---- plans ---- */
 
-/* What a node's direction has: forward y, backward the others. */
+/* A node's plan in one direction: forward for y, backward for dx and dW. */
 typedef struct conv_plan {
     product products[3];
     convolution convolutions[3];
     bool hopper[3];     /* hopper/ has it, and nothing else here is made */
-    bool adds;          /* the one of dx adds to what is there */
+    bool adds;          /* dx's convolution can add to its target */
     unsigned *counters; /* NULL: none */
-    /* Where both gradients are computed, those of W go their own way meanwhile. NULL: they do not. */
+    /* A second stream for dW, if dx is computed, too. NULL: there is none. */
     cudaStream_t side;
     cudaEvent_t forked, joined;
 } conv_plan;
@@ -153,7 +153,7 @@ static size_t floats_of_moments(const nn_call *c) {
     return moments_floats(moments_of_y(c).tiles, out_of(c));
 }
 
-/* Numbers that are 0 between launches, for those who come last to something. */
+/* Counters that are 0 between launches: the block that comes last has work to do. */
 static size_t counters_of(const nn_call *c) {
     if (c->fused->maker) return is_product(c) ? norm_product_counters(c) : norm_convolution_counters(c);
     if (!c->fused->output_moments.first || c->grad->output[0]) return 0;
@@ -217,7 +217,7 @@ typedef struct conv_space {
     size_t bytes;
 } conv_space;
 
-/* For parts of the gradient of W: 0 where cuDNN computes it, or nobody. */
+/* Bytes for parts of the gradient of W; 0: cuDNN computes it, or nothing does. */
 static size_t bytes_of_parts(const nn_call *c, const conv_plan *p) {
     const conv_shape s = hopper_shape(c);
     if (!c->grad->output[0]) return 0;
@@ -261,7 +261,7 @@ static size_t product_bytes(const nn_call *c) {
     return round_up((int64_t)most);
 }
 
-/* Of the pixels that a product meets, behind the product's own workspace. */
+/* The pixels that a product meets, behind the product's own workspace. */
 static size_t met_bytes(const nn_call *c) {
     return skips_pixels(c) ? round_up(nn_pixels(&c->output[0]) * in_of(c) * (int64_t)size_of(c->input[0].type)) : 0;
 }
@@ -277,7 +277,7 @@ static size_t conv_workspace(const nn_call *c) {
 
 /* ---- copies ---- */
 
-/* The gradient of W from cuDNN's, whose kernels have pixels of so many channels. */
+/* Adds the gradient of W from cuDNN's, whose pixels are padded. */
 template <typename T>
 __global__ static void add_kernel(int64_t n, int64_t in, int64_t padded, const T *from, float *to, bool add) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -8,7 +8,7 @@ enum {
     AHEAD = 5 /* loads under way: all of a row of 10,000 numbers of 2 bytes */
 };
 
-/* What a part of a row has: sum is that of exp(x - most), at the first place of most. */
+/* A part of a row: sum is the sum of exp(x - most), at the first place of most. */
 struct logits_part {
     float most, sum, sum_x;
     int at;

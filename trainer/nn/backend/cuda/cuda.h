@@ -1,9 +1,9 @@
-/* The cuda backend's kernels, and what they share.
+/* The cuda backend's kernels, and their common code.
  *
- * Each op is one file, NAME.cu, with its kernels, the functions that launch them side by side forward and backward, and
- * `const nn_kernels nn_cuda_NAME` at the end. Launches go to c->device->stream, never wait, never allocate: they are recorded.
- * Numbers are f32 inside whatever the arrays hold; every sum has an order that depends on the sizes alone (no
- * floating-point atomics), so that runs repeat bit for bit. */
+ * Each op is one file, NAME.cu, with its kernels, the functions that launch them side by side forward and backward,
+ * and `const nn_kernels nn_cuda_NAME` at the end. Launches go to c->device->stream and are recorded: they never wait
+ * or allocate. Numbers are f32 inside, whatever the arrays hold; every sum has an order that depends on the sizes
+ * alone (no floating-point atomics), so that runs repeat bit for bit. */
 #ifndef ADAMOD_NN_CUDA_H
 #define ADAMOD_NN_CUDA_H
 
@@ -113,7 +113,7 @@ template <typename T, int N> __device__ static inline void widen_raw(const uint4
     }
 }
 
-/* Where results go, and whether they are added to what is there; to is NULL: they are not wanted. */
+/* A target of results, and whether they are added to it; to is NULL: not wanted. */
 template <typename T> struct target {
     T *to;
     bool add;
@@ -131,8 +131,8 @@ template <int N, typename T> __device__ static inline void put(const target<T> &
     store_floats<N>(t.to + i, sum);
 }
 
-/* Threads 0 .. threads - 1, of which this is one, share a row of n numbers, which may begin at any number: f(i, x) has x[0]
- * as number i, and as many as an access takes or one. AHEAD: loads under way at once; f may write over what it has. */
+/* Calls f(i, x) for a row of n numbers, cut among `threads` threads: x[0] is number i, and x has a whole access or
+ * one number. The row may begin at any address. AHEAD: loads in flight at once; f may write over its numbers. */
 template <int AHEAD, typename T, typename F>
 __device__ static inline void each_pack(const T *row, int64_t n, unsigned thread, unsigned threads, F f) {
     constexpr int N = pack<T>::N;
@@ -158,7 +158,7 @@ __device__ static inline void each_pack(const T *row, int64_t n, unsigned thread
 
 /* ---- between blocks ---- */
 
-/* What a block's threads wrote before a __syncthreads is released with what one of them does after it. */
+/* Writes of a block's threads before a __syncthreads are released by one thread's store after it. */
 __device__ static inline unsigned load_acquire(const unsigned *p) {
     unsigned x;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
@@ -224,7 +224,7 @@ template <int warps, int N> __device__ static inline void group_sums(float (&x)[
     if constexpr (warps > 1) {
         __shared__ float shared[N][16];
         const int warp = threadIdx.x / 32;
-        __syncthreads(); /* what the last call left there has been read */
+        __syncthreads(); /* all have read the last call's result */
         for (int i = 0; threadIdx.x % 32 == 0 && i < N; i++) shared[i][warp] = x[i];
         __syncthreads();
         for (int i = 0; i < N; i++) {
@@ -250,7 +250,7 @@ template <int N> __device__ static inline void exp_sum_add(exp_sum *s, const flo
     for (int k = 0; k < N; k++) s->sum += __expf(x[k] - most);
 }
 
-/* Of all threads of a block of at most 32 warps, all of which call it. */
+/* Joins the sums of all threads of a block of at most 32 warps; all threads call it. */
 __device__ static inline exp_sum exp_sum_of_block(exp_sum s) {
     __shared__ exp_sum shared[32];
     const float most = warp_max(s.most), sum = warp_sum(s.sum * __expf(s.most - most));

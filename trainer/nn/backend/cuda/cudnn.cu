@@ -124,7 +124,7 @@ static void describe_window(builder *c, const conv_shape *s) {
     c->finish();
 }
 
-/* What cuDNN calls the parts of the operation for each result. */
+/* cuDNN's names for the parts of the operation, for each result. */
 struct operation_names {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, w, y, window, alpha, beta;
@@ -241,7 +241,7 @@ static void trial_close(conv_trial *t) {
     void *const all[] = {t->arrays[0], t->arrays[1], t->arrays[2], t->second, t->workspace, t->differences};
     for (void *p : all) cudaFree(p);
     if (t->stream) cudaStreamDestroy(t->stream);
-    cudaGetLastError(); /* what there was no memory for */
+    cudaGetLastError(); /* cudaMalloc may have failed */
 }
 
 static bool trial_open(conv_trial *t, const conv_shape *s, const conv_way *way) {

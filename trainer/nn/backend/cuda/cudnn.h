@@ -23,7 +23,7 @@ typedef struct convolution {
 /* Bytes of workspace that a convolution may use at most. */
 enum { CONV_WORKSPACE = 64 << 20 };
 
-/* How a convolution is to be done. add: the result is added to what is there. measured: see below. */
+/* How to do a convolution. add: add to the result's array. measured: see below. */
 typedef struct conv_way {
     conv_result result;
     nn_precision precision;
@@ -34,7 +34,7 @@ typedef struct conv_way {
  * on the way unless the precision says so. If measured, the fastest of the first few that give the same bits as that one;
  * not where results are too few to tell. Each shape is measured once in a program. */
 adamod_status convolution_make(convolution *v, const conv_shape *s, const conv_way *way);
-/* The same where there may be none: false then, and no message. */
+/* As above, but returns false, without a message, if cuDNN has none. */
 bool convolution_try(convolution *v, const conv_shape *s, const conv_way *way);
 void convolution_free(convolution *v);
 

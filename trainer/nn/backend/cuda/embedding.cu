@@ -13,7 +13,7 @@ enum {
 
 /* ---- forward ---- */
 
-/* What the sinusoids follow from: in a step of columns the angle shrinks by ratio = exp(-rate). */
+/* Constants of the sinusoids: from column to column the angle shrinks by ratio = exp(-rate). */
 typedef struct waves {
     double rate, ratio;
     int64_t half; /* columns of sines, and of cosines */
@@ -92,7 +92,7 @@ typedef struct sorted {
     int64_t n;
 } sorted;
 
-/* How many of ids[from] to ids[to - 1] are below bound; from is a multiple of 4. */
+/* The number of ids[from] .. ids[to - 1] below bound; from is a multiple of 4. */
 __device__ static inline int count_below(const int32_t *ids, int64_t from, int64_t to, int32_t bound) {
     int count = 0;
 #pragma unroll 4

@@ -10,11 +10,11 @@
 
 #include <stdlib.h>
 
-/* What a node's direction has: forward its one product, backward those of x and W. */
+/* A node's plan in one direction: forward one product, backward two, for x and W. */
 typedef struct linear_plan {
     product y, dx, dw;
     bool fused;      /* forward's bias and ReLU are in the epilogue; cuBLASLt has that not for all shapes */
-    product pair;    /* dw together with that of the paired call; not ready: there is none, or no such product */
+    product pair;    /* dw of this and the paired call in one; not ready: there is none */
     void **pointers; /* its, on the device: two of x, two of dz, two of dW */
 } linear_plan;
 
@@ -78,7 +78,7 @@ static adamod_status prepare_forward(const nn_call *c, linear_plan *p) {
     return p->fused ? ADAMOD_OK : product_make(&p->y, &plain, c->device->precision, c->training);
 }
 
-/* Where it cannot be, backward_weights takes one after the other. */
+/* Without it, backward_weights computes one after the other. */
 static adamod_status prepare_pair(const nn_call *c, linear_plan *p) {
     const product_shape s = weight_grad_shape(c, 2);
     if (!product_try(&p->pair, &s, c->device->precision, false)) return ADAMOD_OK;
@@ -154,7 +154,7 @@ template <typename T> static void launch_activate(const nn_call *c, bool bias) {
 
 /* ---- slopes and sums over rows ---- */
 
-enum { SUM_ROWS = 32, SUM_LANES = 8 }; /* of a block: rows, and threads that share them */
+enum { SUM_ROWS = 32, SUM_LANES = 8 }; /* of a block: rows, and threads side by side */
 
 /* The gradient before the activation, given that after it. */
 template <nn_activation A, typename T, int N>

@@ -1,9 +1,9 @@
-/* A layer of long short-term memory: see ops/lstm.c for the formulas. What x adds to the gates of all rows is one product, and
- * so are the gradients of x and of both weights; only the products with the state go step by step. Where the weights of the
- * state fit on the chip, all steps are one kernel (lstm_resident.h); else a step is a product by cuBLASLt, which streams
- * them, and a kernel for the rest.
+/* An LSTM layer: see ops/lstm.c for the formulas. The input's part of all gates is one product, and so are the
+ * gradients of x and of both weights; only products with the state go step by step. If the weights of the state fit
+ * on the chip, all steps are one kernel (lstm_resident.h); else a step is a product by cuBLASLt, which streams them,
+ * and a kernel for the rest.
  *
- * Steps are recorded for the whole capacity. Those behind the batch's last compute nothing and leave zeros. */
+ * Steps are recorded for the whole capacity. Steps past the batch's last compute nothing and leave zeros. */
 #include "nn/backend/cuda/drop_array.cuh"
 #include "nn/backend/cuda/lstm_resident.h"
 #include "nn/backend/cuda/product.h"
@@ -33,16 +33,16 @@ static size_t lstm_extra_saved(const nn_call *c) {
     return (size_t)(c->output[0].rows * c->output[0].cols) * size_of(c) / sizeof(float) + 65;
 }
 
-/* What a node's direction has. */
+/* A node's plan in one direction. */
 typedef struct lstm_plan {
     bool resident;               /* all steps are one kernel */
     product x, step;             /* forward: all of x, and a step's state */
     product dx, dw_in, dw_state; /* backward, with step */
 } lstm_plan;
 
-/* What a direction has in the workspace. */
+/* A direction's workspace. */
 typedef struct lstm_room {
-    void *exchange;    /* of resident kernels, where products have theirs at other times; NULL: there are none */
+    void *exchange;    /* of resident kernels, in the products' workspace; NULL: there are none */
     void *weights;     /* after dropout [4 h, h]; NULL: there is none */
     float *dw;         /* backward: of those, in their place when steps are done */
     void *state;       /* forward: the output of the last step [batch, h] */
@@ -157,7 +157,7 @@ static adamod_status lstm_prepare(const nn_call *c, void **prepared) {
 
 /* ---- dropout of weights ---- */
 
-/* Those of the state, for all steps of a direction. Both make them: backward draws the same ones again. */
+/* Dropped weights of the state, for all steps of a direction. Forward and backward draw the same ones. */
 template <typename T> static void drop_weights(const nn_call *c, const lstm_arrays<T> &a) {
     if (!drops(c)) return;
     drop_array<T, T>(c, (const T *)c->input[LSTM_W_STATE].data, {(T *)a.weights, false}, 4LL * a.h * a.h);
@@ -337,7 +337,7 @@ template <typename T> static void weight_grads(const nn_call *c, const lstm_arra
     drop_array<float, float>(c, r->dw, target_of<float>(c, LSTM_W_STATE), 4LL * a.h * a.h);
 }
 
-/* Of no rows: zeros, where nothing is added to. */
+/* Gradients of a run without rows: zeros, unless they accumulate. */
 static void no_grads(const nn_call *c) {
     for (int i = LSTM_W_IN; i <= LSTM_B_STATE; i++) {
         if (c->grad->input[i] && !c->grad->accumulate[i])

@@ -1,4 +1,4 @@
-/* What the kernels of an LSTM layer work on: lstm.cu has the op and kernels that take a time step each, lstm_resident.cu those
+/* Arrays of an LSTM layer's kernels: lstm.cu has the op and kernels for single time steps, lstm_resident.cu kernels
  * that keep the weights of the state on the chip for all time steps of a run. */
 #ifndef ADAMOD_NN_CUDA_LSTM_ARRAYS_H
 #define ADAMOD_NN_CUDA_LSTM_ARRAYS_H

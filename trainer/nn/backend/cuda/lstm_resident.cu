@@ -157,8 +157,8 @@ template <int NT> __device__ static inline float4 sum_warps(const float *sums, i
     return s;
 }
 
-/* Where the weight of a row and k is; negative: it is 0. Rows of a block's product are forward unit by unit, gates i, f, g, o of
- * each, backward the units of the cluster. */
+/* The place of the weight of a row and k; negative: it is 0. Rows of a block's product are, forward, the gates i, f,
+ * g, o of one unit after another, and backward the units of the cluster. */
 template <bool BACKWARD> __device__ static inline int64_t weight_at(int row, int k, int h) {
     if (BACKWARD) {
         const int unit = (int)(blockIdx.x / RANKS) * ROWS + row;
@@ -277,7 +277,7 @@ __global__ static void __launch_bounds__(THREADS, 1)
     const int64_t vector = vector_of(a.batch, h);
     uint4 weights[CHUNKS][TILES];
     load_weights<true, CHUNKS>(a.weights, h, weights);
-    /* where the four rows from 4 own on go that this thread sums: to the block that has those units */
+    /* the block of the units whose four rows, from 4 own on, this thread sums */
     float *const there = cluster.map_shared_rank(parts, own / 3) + (rank * MOST_BATCH + b) * UNITS + own % 3 * 4;
     float dc = 0, bias[4] = {};
     cluster.sync(); /* all blocks of it have begun */
@@ -353,7 +353,7 @@ static void prepare_launch(launch *l, int blocks, size_t bytes, bool cluster, cu
 typedef void (*forward_function)(lstm_forward_arrays<bf16>, bf16 *);
 typedef void (*backward_function)(lstm_backward_arrays<bf16>, bf16 *, target<float>, target<float>);
 
-/* The kernels for so many tiles of sequences, and units that need the first or the second number of chunks. */
+/* The kernels for each number of tiles of sequences, and for the two numbers of chunks. */
 enum { FEW_CHUNKS = 4 };
 #define BY_SIZE(kernel, batch, h)                                                                                      \
     (chunks_of(h) <= FEW_CHUNKS * WARPS ? (tiles_of(batch) == 1   ? kernel<FEW_CHUNKS, 1>                              \
@@ -403,7 +403,7 @@ bool lstm_resident_fits(int64_t steps, int64_t batch, int64_t h) {
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
         return false;
     const bool fits = major >= LEAST_MAJOR && all_at_once((int)batch, (int)h, processors);
-    cudaGetLastError(); /* what the device cannot do is no failure */
+    cudaGetLastError(); /* a device that cannot do it is no failure */
     return fits;
 }
 

@@ -19,7 +19,7 @@ typedef struct moments_work {
 
 static inline size_t moments_floats(int64_t tiles, int64_t channels) { return (size_t)(tiles * 2 * channels); }
 
-/* Of the pixels that live, those in part i of so many. */
+/* Live pixels in part i, of `size` pixels. */
 __device__ static inline float live_in(int64_t live, int64_t i, int64_t size) {
     const int64_t n = live - i * size;
     return (float)(n < 0 ? 0 : n < size ? n : size);
@@ -34,7 +34,7 @@ __device__ static inline moment join(const moment &a, const moment &b) {
     return {n, fmaf(d, share, a.mean), a.squares + b.squares + d * d * a.n * share};
 }
 
-/* Of at most JOINED tiles of a channel: first, first + step ... */
+/* Joins the moments of at most JOINED tiles of a channel: first, first + step ... */
 __device__ static inline moment join_some(const moments_work &w, const float *channel, int64_t first, int64_t step,
                                           int64_t live) {
     float mean[JOINED], squares[JOINED];
@@ -78,8 +78,8 @@ __device__ static inline void tell_moments(const moments_work &w, int64_t channe
     w.to.first[w.to.stride + channel] = m.n > 0 ? m.squares / m.n : 0;
 }
 
-/* After each of so many blocks has left the moments of its tiles, of COLS channels: joins all, if it is the last. THREADS of
- * the block do so, all call it; room: for THREADS moments, in shared memory. */
+/* Called by all blocks after each has left the moments of its tiles, of COLS channels: the last block joins all.
+ * THREADS of the block work, all call it; room: for THREADS moments, in shared memory. */
 template <int COLS, int THREADS>
 __device__ static inline void join_tiles(const moments_work &w, int64_t column, int64_t blocks, int64_t live,
                                          moment *room) {
@@ -98,7 +98,7 @@ __device__ static inline void join_tiles(const moments_work &w, int64_t column, 
     tell_moments(w, channel, all);
 }
 
-/* Of each channel of a block's tile and each of its warps: sums of x - origin and its square over n pixels. */
+/* Sums of x - origin and its square over n pixels, for each channel of a block's tile and each of its warps. */
 template <int COLS, int WARPS> struct tile_sums {
     float sum[WARPS][COLS], squares[WARPS][COLS], origin[WARPS][COLS], n[WARPS];
 };

@@ -1,4 +1,4 @@
-/* What a batch norm does to a number, for kernels that normalise what they read: y = relu(factor x + shift), in bf16. */
+/* A batch norm as a line, for kernels that normalise what they read: y = relu(factor x + shift), in bf16. */
 #ifndef ADAMOD_NN_CUDA_NORM_LINE_H
 #define ADAMOD_NN_CUDA_NORM_LINE_H
 
@@ -34,12 +34,12 @@ __device__ static inline uint32_t normalised(uint32_t x, const float4 &k) {
     return narrow_relu(fmaf(low(x), k.x, k.z), fmaf(high(x), k.y, k.w));
 }
 
-/* Where a channel's factor is in an array of lines of two channels; its shift is two further. */
+/* The place of a channel's factor in an array of lines of two channels; its shift is two further. */
 __device__ static inline float *place_in(float4 *lines, int64_t channel) {
     return reinterpret_cast<float *>(lines + channel / 2) + channel % 2;
 }
 
-/* Of a norm whose moments are known. */
+/* The arrays of a norm with known moments. */
 struct norm_arrays {
     nn_channel_pairs moments;
     const float *gamma, *beta;

@@ -4,7 +4,7 @@
 
 #include "nn/backend/cuda/cuda.h"
 
-/* Pixels of so many packs from one array to another, added to what is there if add. */
+/* Copies pixels of `packs` packs from one array to another, or adds them. */
 template <typename T, int N>
 __global__ static void copy_kernel(int64_t pixels, int64_t packs, const T *from, int64_t from_stride, T *to,
                                    int64_t to_stride, bool add) {

@@ -98,7 +98,7 @@ static void trial_close(trial *t) {
     void *const all[] = {t->a, t->b, t->d[0], t->d[1], t->bias, t->workspace, t->differences};
     for (void *p : all) cudaFree(p);
     if (t->stream) cudaStreamDestroy(t->stream);
-    cudaGetLastError(); /* what there was no memory for */
+    cudaGetLastError(); /* cudaMalloc may have failed */
 }
 
 static bool trial_open(trial *t, const product_shape *s) {

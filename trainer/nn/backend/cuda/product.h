@@ -6,7 +6,7 @@
 
 #include <cublasLt.h>
 
-/* What a run may use at most: the beginning of a call's workspace. */
+/* The most workspace of a run: the beginning of the call's. */
 enum { PRODUCT_WORKSPACE = 32 << 20 };
 
 /* D [m, n] = op(A) op(B), by columns. */
@@ -15,7 +15,7 @@ typedef struct product_shape {
     int64_t m, n, k, lda, ldb, ldd;
     cudaDataType_t in, out;
     cublasLtEpilogue_t epilogue;
-    int count; /* of products in one, each with pointers of its own */
+    int count; /* products in one, each with pointers of its own */
 } product_shape;
 
 typedef struct product {
@@ -33,7 +33,7 @@ adamod_status product_library(void);
  * the fastest of those is taken that give the same bits as the first, so that measuring, which has noise, does not show in
  * any result; not where results are too few to tell. Each shape is measured once in a program. */
 adamod_status product_make(product *p, const product_shape *s, nn_precision precision, bool measured);
-/* The same for a product that may not be there: false then, and no message. */
+/* As above, but returns false, without a message, if cuBLASLt has none. */
 bool product_try(product *p, const product_shape *s, nn_precision precision, bool measured);
 void product_free(product *p);
 

@@ -27,7 +27,7 @@ __device__ static inline void sum_apart(const T *from, int64_t apart, int64_t fi
     }
 }
 
-/* Block number `block` of parts(fours, PARTS_COLS), for parts of so many groups of four. */
+/* Block `block` of parts(fours, PARTS_COLS), for parts of `fours` groups of four. */
 __device__ static inline void sum_parts(const float *from, int64_t parts, int64_t fours, int64_t block,
                                         const target<float> &to) {
     __shared__ float4 shared[PARTS_SLICES][PARTS_COLS];

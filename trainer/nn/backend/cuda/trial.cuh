@@ -35,7 +35,7 @@ static inline bool same_numbers(cudaStream_t stream, const void *a, const void *
     return cudaStreamSynchronize(stream) == cudaSuccess && ok && found == 0;
 }
 
-/* Of a graph, the better of two; 0: it failed. */
+/* Milliseconds of a graph, the better of two runs; 0: it failed. */
 static inline float milliseconds(cudaStream_t stream, cudaGraphExec_t graph) {
     cudaEvent_t begin = NULL, end = NULL;
     float best = 0;

@@ -5,7 +5,7 @@
 
 #include "nn/backend/cuda/cuda.h"
 
-/* Whether it is for that convolution, where pixels of dy are so many numbers apart. */
+/* Whether it can do that convolution, with dy's pixels dy_stride numbers apart. */
 bool weight_gradient_fits(const nn_call *c, int64_t dy_stride);
 size_t weight_gradient_workspace(const nn_call *c); /* floats */
 void weight_gradient_run(const nn_call *c, const void *dy, int64_t dy_stride, float *workspace);
