@@ -229,13 +229,3 @@ void transformer_step(nn_graph *g, const transformer_config *c, const transforme
     const nn_value search = nn_state(g, "search", NN_I32, s->sentences, nn_beam_words(o));
     nn_output(g, "live", nn_beam(g, best, search, ids, positions, paths, o));
 }
-
-int64_t transformer_count(const transformer_config *c) {
-    const int64_t d = c->d, f = c->ffn, norms = 2 * d;
-    const int64_t attention = 4 * (d * d + d), ffn = d * f + f + f * d + d;
-    const int64_t encoder_layer = attention + ffn + 2 * norms, decoder_layer = 2 * attention + ffn + 3 * norms;
-    int64_t tables = c->share_all ? c->tgt_vocab : (int64_t)c->src_vocab + c->tgt_vocab;
-    if (!c->share_all && !c->tie_output) tables += c->tgt_vocab;
-    return c->encoder_layers * encoder_layer + c->decoder_layers * decoder_layer + tables * d +
-           (c->pre_norm ? 2 * norms : 0);
-}

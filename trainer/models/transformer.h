@@ -66,7 +66,4 @@ typedef struct transformer_step_symbols {
 void transformer_step(nn_graph *g, const transformer_config *c, const transformer_step_sizes *sizes,
                       const nn_beam_options *o, transformer_step_symbols *symbols);
 
-/* What the formulas of the architecture say its parameters number; asserted against the graph by the tests. */
-int64_t transformer_count(const transformer_config *c);
-
 #endif

@@ -106,34 +106,6 @@ adamod_status nn_params_fetch(const nn_params *p) {
     return f->wait(on->device);
 }
 
-adamod_status nn_params_fetch_grad(const nn_params *p) {
-    const nn_device_params *on = p->on_device;
-    if (!on) return ADAMOD_OK;
-    on->backend->device->download(on->device, p->grad, on->grad, full_bytes(on));
-    return on->backend->device->wait(on->device);
-}
-
-adamod_status nn_params_store_grad(nn_params *p) {
-    const nn_device_params *on = p->on_device;
-    if (!on) return ADAMOD_OK;
-    on->backend->device->upload(on->device, on->grad, p->grad, full_bytes(on));
-    return on->backend->device->wait(on->device);
-}
-
-adamod_status nn_params_fetch_states(const nn_params *p) {
-    const nn_device_params *on = p->on_device;
-    if (!on || !on->states) return ADAMOD_OK;
-    on->backend->device->download(on->device, p->state_data, on->states, state_bytes(on));
-    return on->backend->device->wait(on->device);
-}
-
-adamod_status nn_params_store_states(nn_params *p) {
-    const nn_device_params *on = p->on_device;
-    if (!on || !on->states) return ADAMOD_OK;
-    on->backend->device->upload(on->device, on->states, p->state_data, state_bytes(on));
-    return on->backend->device->wait(on->device);
-}
-
 adamod_status nn_params_read(const nn_params *p, void *host, const void *on_device, size_t bytes) {
     const nn_device_params *on = p->on_device;
     on->backend->device->download(on->device, host, on_device, bytes);
@@ -144,6 +116,24 @@ adamod_status nn_params_write(const nn_params *p, void *on_device, const void *h
     const nn_device_params *on = p->on_device;
     on->backend->device->upload(on->device, on_device, host, bytes);
     return on->backend->device->wait(on->device);
+}
+
+adamod_status nn_params_fetch_grad(const nn_params *p) {
+    return p->on_device ? nn_params_read(p, p->grad, p->on_device->grad, full_bytes(p->on_device)) : ADAMOD_OK;
+}
+
+adamod_status nn_params_store_grad(nn_params *p) {
+    return p->on_device ? nn_params_write(p, p->on_device->grad, p->grad, full_bytes(p->on_device)) : ADAMOD_OK;
+}
+
+adamod_status nn_params_fetch_states(const nn_params *p) {
+    const nn_device_params *on = p->on_device;
+    return on && on->states ? nn_params_read(p, p->state_data, on->states, state_bytes(on)) : ADAMOD_OK;
+}
+
+adamod_status nn_params_store_states(nn_params *p) {
+    const nn_device_params *on = p->on_device;
+    return on && on->states ? nn_params_write(p, on->states, p->state_data, state_bytes(on)) : ADAMOD_OK;
 }
 
 void nn_params_narrow(const nn_params *p) {

@@ -6,6 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *nn_wrong(char *message, size_t size, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, size, format, arguments);
+    va_end(arguments);
+    return message;
+}
+
 nn_value nn_mistake(nn_graph *g, const char *format, ...) {
     if (!*g->error) {
         va_list arguments;
@@ -215,9 +223,8 @@ static const char *nn_wrong_type(const nn_graph *g, const nn_node *node, char *m
     for (int i = 0; i < node->n_inputs; i++) {
         const nn_type wanted = op->indices >> i & 1 ? NN_I32 : op->bytes >> i & 1 ? NN_U8 : NN_F32;
         if (node->input[i] < 0 || g->values[node->input[i]].type == wanted) continue;
-        snprintf(message, size, "%s is %s, expected %s", op->inputs[i], names[g->values[node->input[i]].type],
-                 names[wanted]);
-        return message;
+        return nn_wrong(message, size, "%s is %s, expected %s", op->inputs[i], names[g->values[node->input[i]].type],
+                        names[wanted]);
     }
     return NULL;
 }
@@ -238,8 +245,7 @@ static const char *nn_wrong_alias(const nn_graph *g, const nn_node *node, const 
         const nn_value v = node->input[k] < 0 ? -1 : nn_memory_of(g, node->input[k]);
         const nn_source source = v < 0 ? NN_FROM_NODE : g->values[v].source;
         if (source == NN_FROM_INPUT || source == NN_FROM_PERSISTENT) continue;
-        snprintf(message, size, "%s is written, so it must be a state", node->op->inputs[k]);
-        return message;
+        return nn_wrong(message, size, "%s is written, so it must be a state", node->op->inputs[k]);
     }
     return NULL;
 }

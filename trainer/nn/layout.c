@@ -155,11 +155,11 @@ static bool nn_layout(nn_plan *plan) {
     piece **all = calloc(most, sizeof *all), **scratch = calloc(most, sizeof *scratch);
     int n = 0;
     for (int v = 0; all && v < g->n_values; v++) {
-        if (plan->data[v].last >= plan->data[v].first) all[n++] = &plan->data[v];
-        if (plan->grad[v].last >= plan->grad[v].first && !plan->grad[v].in) all[n++] = &plan->grad[v];
+        if (nn_is_used(&plan->data[v])) all[n++] = &plan->data[v];
+        if (nn_is_used(&plan->grad[v]) && !plan->grad[v].in) all[n++] = &plan->grad[v];
     }
     for (int i = 0; all && i < g->n_nodes; i++) {
-        if (plan->saved[i].last >= plan->saved[i].first) all[n++] = &plan->saved[i];
+        if (nn_is_used(&plan->saved[i])) all[n++] = &plan->saved[i];
     }
     for (int s = 0; all && s < plan->n_steps; s++) {
         if (plan->steps[s].partials.bytes) all[n++] = &plan->steps[s].partials;

@@ -9,7 +9,6 @@
 #include "nn/ops/dropout.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static bool is_vector_of(const nn_shape *s, int64_t n) { return s->ndim == 1 && !s->rows && s->dim[0] == n; }
@@ -21,10 +20,9 @@ static const char *add_norm_shape(nn_node *node, const nn_shape *in, nn_shape *o
         (x->rows != branch->rows || branch->ndim != 2 || memcmp(x->dim, branch->dim, 2 * sizeof *x->dim) != 0)) {
         return "x and branch must have one shape";
     }
-    if (!is_vector_of(&in[2], x->dim[1]) || !is_vector_of(&in[3], x->dim[1])) {
-        snprintf(message, size, "gamma and beta must be vectors of %lld, the columns of x", (long long)x->dim[1]);
-        return message;
-    }
+    if (!is_vector_of(&in[2], x->dim[1]) || !is_vector_of(&in[3], x->dim[1]))
+        return nn_wrong(message, size, "gamma and beta must be vectors of %lld, the columns of x",
+                        (long long)x->dim[1]);
     *out = *x;
     node->saved = (nn_shape){.rows = x->rows, .ndim = 2, .dim = {x->dim[0], 2}};
     node->backward_needs = 1u << 0 | 1u << 1 | 1u << 2;

@@ -7,7 +7,6 @@
 #include "nn/ops/attention.h"
 #include "nn/op.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char *attention_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
@@ -15,20 +14,15 @@ static const char *attention_shape(nn_node *node, const nn_shape *in, nn_shape *
     const bool packed = node->input[ATTENTION_KV] < 0;
     const int heads = NN_ATTR(attention, node)->heads;
     if (q->ndim != 2 || (!packed && kv->ndim != 2)) return "q and kv must be matrices";
-    if (packed && q->dim[1] % 3) {
-        snprintf(message, size, "q has %lld columns, not 3 equal parts, and there is no kv", (long long)q->dim[1]);
-        return message;
-    }
+    if (packed && q->dim[1] % 3)
+        return nn_wrong(message, size, "q has %lld columns, not 3 equal parts, and there is no kv",
+                        (long long)q->dim[1]);
     const int64_t d = packed ? q->dim[1] / 3 : kv->dim[1] / 2;
     /* Beside a cache, q may still be [q | k | v]; then there is no gradient. */
-    if (!packed && (kv->dim[1] != 2 * d || (q->dim[1] != d && q->dim[1] != 3 * d))) {
-        snprintf(message, size, "kv has %lld columns, q wants %lld", (long long)kv->dim[1], 2LL * q->dim[1]);
-        return message;
-    }
-    if (heads < 1 || d < 1 || d % heads) {
-        snprintf(message, size, "%lld columns do not divide into %d heads", (long long)d, heads);
-        return message;
-    }
+    if (!packed && (kv->dim[1] != 2 * d || (q->dim[1] != d && q->dim[1] != 3 * d)))
+        return nn_wrong(message, size, "kv has %lld columns, q wants %lld", (long long)kv->dim[1], 2LL * q->dim[1]);
+    if (heads < 1 || d < 1 || d % heads)
+        return nn_wrong(message, size, "%lld columns do not divide into %d heads", (long long)d, heads);
     const nn_shape *a = &in[ATTENTION_Q_RANGES], *b = &in[ATTENTION_K_RANGES];
     if (a->ndim != 2 || a->dim[1] != 2 || b->ndim != 2 || b->dim[1] != 2) return "ranges must be [sequences, 2]";
     if (a->rows != b->rows || a->dim[0] != b->dim[0]) return "there are not as many ranges of keys as of queries";

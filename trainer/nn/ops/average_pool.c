@@ -4,17 +4,13 @@
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
-#include <stdio.h>
-
 static const char *average_pool_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0];
     const int window = NN_ATTR(average_pool, node)->size;
     if (x->ndim != 4) return "x must be images";
-    if (window < 1 || x->dim[1] % window || x->dim[2] % window) {
-        snprintf(message, size, "windows of %d x %d do not divide images of %lld x %lld", window, window,
-                 (long long)x->dim[1], (long long)x->dim[2]);
-        return message;
-    }
+    if (window < 1 || x->dim[1] % window || x->dim[2] % window)
+        return nn_wrong(message, size, "windows of %d x %d do not divide images of %lld x %lld", window, window,
+                        (long long)x->dim[1], (long long)x->dim[2]);
     *out = *x;
     out->dim[1] /= window;
     out->dim[2] /= window;

@@ -10,7 +10,6 @@
 #include "nn/op.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
@@ -23,15 +22,13 @@ static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape 
         return "x and residual must have one shape";
     for (int i = 2; i < 6; i++) {
         if (in[i].ndim == 1 && !in[i].rows && in[i].dim[0] == channels) continue;
-        snprintf(message, size, "%s must be a vector of %lld, the channels of x", node->op->inputs[i],
-                 (long long)channels);
-        return message;
+        return nn_wrong(message, size, "%s must be a vector of %lld, the channels of x", node->op->inputs[i],
+                        (long long)channels);
     }
     if (a->activation != NN_LINEAR && a->activation != NN_RELU) return "the activation must be linear or relu";
-    if (!(a->eps > 0) || !(a->momentum >= 0 && a->momentum <= 1)) {
-        snprintf(message, size, "eps %g and momentum %g, expected eps > 0 and 0 <= momentum <= 1", a->eps, a->momentum);
-        return message;
-    }
+    if (!(a->eps > 0) || !(a->momentum >= 0 && a->momentum <= 1))
+        return nn_wrong(message, size, "eps %g and momentum %g, expected eps > 0 and 0 <= momentum <= 1", a->eps,
+                        a->momentum);
     out[0] = *x;
     out[1] = in[4];
     out[2] = in[5];

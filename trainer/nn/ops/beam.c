@@ -8,7 +8,6 @@
 #include "nn/op.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *beam_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
@@ -16,11 +15,9 @@ static const char *beam_shape(nn_node *node, const nn_shape *in, nn_shape *out, 
     const nn_shape *best = &in[BEAM_BEST], *search = &in[BEAM_SEARCH], *paths = &in[BEAM_PATHS];
     const int64_t hypotheses = best->dim[0];
     if (o->beam < 1 || o->beam > NN_MOST_BEAM || o->max_length < 1) return "the beam or the length is out of range";
-    if (search->ndim != 2 || search->dim[1] != nn_beam_words(o)) {
-        snprintf(message, size, "search has %lld columns, expected %lld", (long long)search->dim[1],
-                 (long long)nn_beam_words(o));
-        return message;
-    }
+    if (search->ndim != 2 || search->dim[1] != nn_beam_words(o))
+        return nn_wrong(message, size, "search has %lld columns, expected %lld", (long long)search->dim[1],
+                        (long long)nn_beam_words(o));
     if (best->ndim != 2 || best->dim[1] % 2 || paths->ndim != 2 || paths->dim[1] != o->max_length)
         return "best must be pairs, and paths as long as an output";
     if (in[BEAM_IDS].ndim != 1 || in[BEAM_POSITIONS].ndim != 1 || in[BEAM_IDS].dim[0] != hypotheses ||

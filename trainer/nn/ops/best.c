@@ -4,15 +4,12 @@
 #include "nn/ops/attributes.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static const char *best_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const int n = NN_ATTR(best, node)->n;
     if (in[0].ndim != 2) return "x must be a matrix";
-    if (n < 1 || n > in[0].dim[1]) {
-        snprintf(message, size, "the best %d of %lld columns are asked for", n, (long long)in[0].dim[1]);
-        return message;
-    }
+    if (n < 1 || n > in[0].dim[1])
+        return nn_wrong(message, size, "the best %d of %lld columns are asked for", n, (long long)in[0].dim[1]);
     if (in[0].dim[1] > 1 << 24) return "columns beyond 2^24 are no numbers of f32";
     *out = in[0];
     out->dim[1] = 2 * n;

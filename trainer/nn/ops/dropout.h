@@ -6,14 +6,11 @@
 #include "nn/ops/attributes.h"
 #include "support/random.h"
 
-#include <stdio.h>
-
 /* NULL, or a message that p is out of range. */
 static inline const char *nn_dropout_wrong(const nn_node *node, char *message, size_t size) {
     const double p = nn_dropout_of(node->attributes);
     if (p >= 0 && p < 1) return NULL;
-    snprintf(message, size, "dropout is %g, expected 0 <= p < 1", p);
-    return message;
+    return nn_wrong(message, size, "dropout is %g, expected 0 <= p < 1", p);
 }
 
 /* The factor of element i of the dropped array. */

@@ -8,18 +8,15 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 
 static const char *embedding_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *ids = &in[0], *positions = &in[1], *table = &in[2];
     if (ids->ndim != 1) return "ids must be a vector";
     if (table->ndim != 2) return "the table must be a matrix";
     if (node->input[1] >= 0 &&
-        (positions->ndim != 1 || positions->rows != ids->rows || positions->dim[0] != ids->dim[0])) {
-        snprintf(message, size, "there are %lld positions for %lld ids, or of another symbol",
-                 (long long)positions->dim[0], (long long)ids->dim[0]);
-        return message;
-    }
+        (positions->ndim != 1 || positions->rows != ids->rows || positions->dim[0] != ids->dim[0]))
+        return nn_wrong(message, size, "there are %lld positions for %lld ids, or of another symbol",
+                        (long long)positions->dim[0], (long long)ids->dim[0]);
     *out = (nn_shape){.rows = ids->rows, .ndim = 2, .dim = {ids->dim[0], table->dim[1]}};
     node->backward_needs = 1;
     return NULL;

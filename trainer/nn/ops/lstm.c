@@ -27,9 +27,8 @@ static const char *lstm_shape(nn_node *node, const nn_shape *in, nn_shape *out, 
     for (int i = LSTM_W_IN; i < LSTM_INPUTS; i++) {
         const bool fixed = !in[i].rows || i == LSTM_CARRIED; /* an input has a symbol, of one row here */
         if (in[i].ndim == wanted[i].ndim && fixed && memcmp(in[i].dim, wanted[i].dim, sizeof in[i].dim) == 0) continue;
-        snprintf(message, size, "%s has the wrong shape for x of %lld columns and %lld units", node->op->inputs[i],
-                 (long long)x->dim[1], (long long)h);
-        return message;
+        return nn_wrong(message, size, "%s has the wrong shape for x of %lld columns and %lld units",
+                        node->op->inputs[i], (long long)x->dim[1], (long long)h);
     }
     out[0] = (nn_shape){.rows = x->rows, .ndim = 2, .dim = {x->dim[0], h}};
     out[1] = out[2] = *state;

@@ -8,7 +8,6 @@
 #include "nn/op.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *path_attention_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
@@ -16,14 +15,11 @@ static const char *path_attention_shape(nn_node *node, const nn_shape *in, nn_sh
     const int heads = NN_ATTR(path_attention, node)->heads;
     if (q->ndim != 2 || cache->ndim != 2 || q->dim[1] % 3) return "q must be [q | k | v], and cache a matrix";
     const int64_t d = q->dim[1] / 3;
-    if (cache->dim[1] != 2 * d) {
-        snprintf(message, size, "cache has %lld columns, q wants %lld", (long long)cache->dim[1], 2 * (long long)d);
-        return message;
-    }
-    if (heads < 1 || d % heads) {
-        snprintf(message, size, "%lld columns do not divide into %d heads", (long long)d, heads);
-        return message;
-    }
+    if (cache->dim[1] != 2 * d)
+        return nn_wrong(message, size, "cache has %lld columns, q wants %lld", (long long)cache->dim[1],
+                        2 * (long long)d);
+    if (heads < 1 || d % heads)
+        return nn_wrong(message, size, "%lld columns do not divide into %d heads", (long long)d, heads);
     if (paths->ndim != 2 || at->ndim != 1 || paths->dim[0] != q->dim[0] || at->dim[0] != q->dim[0])
         return "there must be a path and a position for each row";
     out[0] = *q;

@@ -8,7 +8,6 @@
 #include "nn/ops/picture_window.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 static const char *pictures_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_picture_options *o = NN_ATTR(pictures, node);
@@ -17,11 +16,9 @@ static const char *pictures_shape(nn_node *node, const nn_shape *in, nn_shape *o
     if (indices->ndim != 1 || draws->ndim != 1) return "indices and draws must be vectors";
     if (indices->rows != draws->rows || indices->dim[0] != draws->dim[0])
         return "there are other numbers of indices and draws, or of another symbol";
-    if (o->size < 1 || o->size > images->dim[1] || o->size > images->dim[2]) {
-        snprintf(message, size, "size is %lld, expected 1 to what pictures of %lld x %lld have", (long long)o->size,
-                 (long long)images->dim[1], (long long)images->dim[2]);
-        return message;
-    }
+    if (o->size < 1 || o->size > images->dim[1] || o->size > images->dim[2])
+        return nn_wrong(message, size, "size is %lld, expected 1 to what pictures of %lld x %lld have",
+                        (long long)o->size, (long long)images->dim[1], (long long)images->dim[2]);
     if (o->padding < 0 || o->padding > 1024) return "padding must be 0 to 1024";
     for (int k = 0; k < 3; k++) {
         if (!(o->deviation[k] > 0)) return "deviations must be positive";

@@ -15,7 +15,8 @@ typedef struct view {
     int64_t images, height, width, in, out_height, out_width, out, size;
     int64_t x_stride, y_stride, row; /* row: size * size * in, of W and of what is gathered */
     int64_t first, n, chunk;         /* images */
-    float *gathered;                 /* [n * out_height * out_width, row] */
+    bool plain;                      /* pixels of x are the rows of a product as they lie */
+    float *gathered;                 /* [n * out_height * out_width, row], unless plain */
 } view;
 
 static view view_of(const nn_call *c) {
@@ -24,15 +25,12 @@ static view view_of(const nn_call *c) {
     v.out_width = y[2], v.out = y[3], v.size = w[1];
     v.x_stride = c->input[0].stride, v.y_stride = c->output[0].stride;
     v.row = v.size * v.size * v.in;
+    v.plain = v.size == 1 && NN_ATTR(convolution, c)->stride == 1 && NN_ATTR(convolution, c)->padding == 0;
     v.chunk = GATHERED / (v.out_height * v.out_width * v.row);
     if (v.chunk < 1) v.chunk = 1;
-    if (v.chunk > v.images) v.chunk = v.images;
+    if (v.chunk > v.images || v.plain) v.chunk = v.images;
     v.gathered = c->workspace;
     return v;
-}
-
-static bool is_plain(const view *v) {
-    return v->size == 1 && NN_ATTR(convolution, v->c)->stride == 1 && NN_ATTR(convolution, v->c)->padding == 0;
 }
 
 /* ---- by Winograd ---- */
@@ -50,14 +48,12 @@ static nn_winograd winograd_of(const view *v) {
 
 /* The gradient of x from the gradient of y. */
 static nn_winograd winograd_back(const view *v) {
-    return (nn_winograd){.images = v->images,
-                         .height = v->out_height,
-                         .width = v->out_width,
-                         .in = v->out,
-                         .out = v->in,
-                         .padding = 2 - NN_ATTR(convolution, v->c)->padding,
-                         .x_stride = v->y_stride,
-                         .y_stride = v->x_stride};
+    const view turned = {.c = v->c, .images = v->images, .height = v->out_height, .width = v->out_width};
+    nn_winograd s = winograd_of(&turned);
+    s.in = v->out, s.out = v->in;
+    s.x_stride = v->y_stride, s.y_stride = v->x_stride;
+    s.padding = 2 - s.padding;
+    return s;
 }
 
 static bool is_winograd(const view *v) {
@@ -90,7 +86,12 @@ static void gather_task(void *context, int64_t task) {
     }
 }
 
-static void gather(view *v) { nn_parallel(v->c->pool, v->n * v->out_height, gather_task, v); }
+/* Rows of the product that W is multiplied with. */
+static nn_factor gather(view *v) {
+    if (v->plain) return (nn_factor){.data = v->c->input[0].data, .stride = v->x_stride};
+    nn_parallel(v->c->pool, v->n * v->out_height, gather_task, v);
+    return (nn_factor){.data = v->gathered, .stride = v->row};
+}
 
 NN_CLONES
 static void add_row(int64_t n, const float *restrict x, float *restrict y) {
@@ -112,23 +113,28 @@ static void scatter_task(void *context, int64_t image) {
     }
 }
 
-/* Calls step for some images after the other. */
+/* Calls step for some images after the other; once if there are none. */
 static void each_chunk(view *v, void (*step)(view *v)) {
-    for (v->first = 0; v->first < v->images; v->first += v->chunk) {
+    v->first = 0;
+    do {
         v->n = v->images - v->first < v->chunk ? v->images - v->first : v->chunk;
         step(v);
-    }
+        v->first += v->chunk;
+    } while (v->first < v->images);
 }
 
 static int64_t pixels_before(const view *v) { return v->first * v->out_height * v->out_width; }
 static int64_t pixels_now(const view *v) { return v->n * v->out_height * v->out_width; }
 
+static nn_factor output_grad(const view *v, bool transposed) {
+    return (nn_factor){v->c->grad->output[0] + pixels_before(v) * v->y_stride, v->y_stride, transposed};
+}
+
 static void forward_chunk(view *v) {
-    gather(v);
     nn_gemm(v->c->pool, &(nn_product){.m = pixels_now(v),
                                       .n = v->out,
                                       .k = v->row,
-                                      .a = {v->gathered, v->row},
+                                      .a = gather(v),
                                       .b = {v->c->input[1].data, v->row, .transposed = true},
                                       .c = (float *)v->c->output[0].data + pixels_before(v) * v->y_stride,
                                       .ldc = v->y_stride});
@@ -138,21 +144,20 @@ static void input_grad_chunk(view *v) {
     nn_gemm(v->c->pool, &(nn_product){.m = pixels_now(v),
                                       .n = v->row,
                                       .k = v->out,
-                                      .a = {v->c->grad->output[0] + pixels_before(v) * v->y_stride, v->y_stride},
+                                      .a = output_grad(v, false),
                                       .b = {v->c->input[1].data, v->row},
-                                      .c = v->gathered,
-                                      .ldc = v->row});
-    nn_parallel(v->c->pool, v->n, scatter_task, v);
+                                      .c = v->plain ? v->c->grad->input[0] : v->gathered,
+                                      .ldc = v->plain ? v->x_stride : v->row,
+                                      .add = v->plain && v->c->grad->accumulate[0]});
+    if (!v->plain) nn_parallel(v->c->pool, v->n, scatter_task, v);
 }
 
 static void weight_grad_chunk(view *v) {
-    gather(v);
     nn_gemm(v->c->pool, &(nn_product){.m = v->out,
                                       .n = v->row,
                                       .k = pixels_now(v),
-                                      .a = {v->c->grad->output[0] + pixels_before(v) * v->y_stride, v->y_stride,
-                                            .transposed = true},
-                                      .b = {v->gathered, v->row},
+                                      .a = output_grad(v, true),
+                                      .b = gather(v),
                                       .c = v->c->grad->input[1],
                                       .ldc = v->row,
                                       .add = v->first > 0 || v->c->grad->accumulate[1]});
@@ -163,60 +168,28 @@ static void weight_grad_chunk(view *v) {
 static void convolution_forward(const nn_call *c) {
     view v = view_of(c);
     const nn_winograd s = winograd_of(&v);
-    if (is_winograd(&v)) {
+    if (is_winograd(&v))
         nn_winograd_apply(c->pool, &s, c->input[0].data, c->input[1].data, false, c->output[0].data, false,
                           c->workspace);
-    } else if (is_plain(&v)) {
-        nn_gemm(c->pool, &(nn_product){.m = nn_pixels(&c->output[0]),
-                                       .n = v.out,
-                                       .k = v.in,
-                                       .a = {c->input[0].data, v.x_stride},
-                                       .b = {c->input[1].data, v.in, .transposed = true},
-                                       .c = c->output[0].data,
-                                       .ldc = v.y_stride});
-    } else {
-        each_chunk(&v, forward_chunk);
-    }
+    else each_chunk(&v, forward_chunk);
 }
 
 static void input_grad(view *v) {
     const nn_call *c = v->c;
     const nn_winograd back = winograd_back(v);
-    if (is_winograd(v)) {
+    if (is_winograd(v))
         nn_winograd_apply(c->pool, &back, c->grad->output[0], c->input[1].data, true, c->grad->input[0],
                           c->grad->accumulate[0], c->workspace);
-    } else if (is_plain(v)) {
-        nn_gemm(c->pool, &(nn_product){.m = nn_pixels(&c->input[0]),
-                                       .n = v->in,
-                                       .k = v->out,
-                                       .a = {c->grad->output[0], v->y_stride},
-                                       .b = {c->input[1].data, v->in},
-                                       .c = c->grad->input[0],
-                                       .ldc = v->x_stride,
-                                       .add = c->grad->accumulate[0]});
-    } else {
-        each_chunk(v, input_grad_chunk);
-    }
+    else each_chunk(v, input_grad_chunk);
 }
 
 static void weight_grad(view *v) {
     const nn_call *c = v->c;
     const nn_winograd s = winograd_of(v);
-    if (is_winograd(v)) {
+    if (is_winograd(v))
         nn_winograd_weights(c->pool, &s, c->input[0].data, c->grad->output[0], c->grad->input[1],
                             c->grad->accumulate[1], c->workspace);
-    } else if (is_plain(v) || v->images == 0) { /* of no image it is 0 */
-        nn_gemm(c->pool, &(nn_product){.m = v->out,
-                                       .n = v->row,
-                                       .k = is_plain(v) ? nn_pixels(&c->output[0]) : 0,
-                                       .a = {c->grad->output[0], v->y_stride, .transposed = true},
-                                       .b = {c->input[0].data, v->x_stride},
-                                       .c = c->grad->input[1],
-                                       .ldc = v->row,
-                                       .add = c->grad->accumulate[1]});
-    } else {
-        each_chunk(v, weight_grad_chunk);
-    }
+    else each_chunk(v, weight_grad_chunk);
 }
 
 static void convolution_backward(const nn_call *c) {
@@ -228,7 +201,7 @@ static void convolution_backward(const nn_call *c) {
 static size_t convolution_workspace(const nn_call *c) {
     const view v = view_of(c);
     const nn_winograd s = winograd_of(&v), back = winograd_back(&v);
-    if (is_plain(&v)) return 0;
+    if (v.plain) return 0;
     if (!is_winograd(&v)) return (size_t)(v.chunk * v.out_height * v.out_width * v.row);
     if (!c->grad->output[0]) return nn_winograd_apply_floats(c->pool, &s);
     const size_t a = nn_winograd_apply_floats(c->pool, &back), b = nn_winograd_weights_floats(c->pool, &s);

@@ -59,6 +59,8 @@ nn_drop nn_cpu_drop(const nn_call *c);
 void nn_cpu_multiply_add(int64_t n, const float *x, const float *factor, const float *b, float *y);
 /* y = x + dropout(b) for elements first .. first + n - 1 of these arrays; x NULL: 0. y may be x or b. */
 void nn_cpu_add_dropped(const nn_drop *d, int64_t first, int64_t n, const float *x, const float *b, float *y);
+/* y = x + dropout(b) for arrays as large as output 0, on the call's pool. */
+void nn_cpu_add_dropped_array(const nn_call *c, nn_drop d, const float *x, const float *b, float *y);
 
 /* sum_j = the sum of column j of parts, [n, cols] with rows stride apart, in the order of rows; added to what sum holds
  * if add. */

@@ -174,3 +174,21 @@ void nn_cpu_add_dropped(const nn_drop *d, int64_t first, int64_t n, const float 
         nn_cpu_multiply_add(some, x ? x + first : NULL, d->drops ? factor : NULL, b + first, y + first);
     }
 }
+
+typedef struct drop_work {
+    nn_drop drop;
+    int64_t n;
+    const float *x, *b;
+    float *y;
+} drop_work;
+
+static void drop_task(void *context, int64_t i) {
+    const drop_work *w = context;
+    const int64_t first = i * NN_CHUNK, n = w->n - first < NN_CHUNK ? w->n - first : NN_CHUNK;
+    nn_cpu_add_dropped(&w->drop, first, n, w->x, w->b, w->y);
+}
+
+void nn_cpu_add_dropped_array(const nn_call *c, nn_drop d, const float *x, const float *b, float *y) {
+    drop_work w = {d, c->output[0].rows * c->output[0].cols, x, b, y};
+    nn_parallel(c->pool, nn_parts(w.n, NN_CHUNK), drop_task, &w);
+}
