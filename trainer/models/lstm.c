@@ -27,7 +27,7 @@ static int64_t units(const lstm_settings *s, int layer) {
     return layer == s->model.layers - 1 ? s->model.embedding : s->model.hidden;
 }
 
-/* In the scope of a layer: "h" or "c" of a text. */
+/* The state "h" or "c" of a text, in the scope of a layer. */
 static nn_value state_of(nn_graph *g, const char *state, char which, int64_t batch, int64_t n) {
     char name[64];
     snprintf(name, sizeof name, "%s_%c", state, which);

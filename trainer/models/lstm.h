@@ -1,4 +1,4 @@
-/* Layers of LSTM between an embedding and a decoder that share their table: AWD-LSTM (Merity, Keskar and Socher, arXiv
+/* LSTM layers between an embedding and a decoder with the same table: AWD-LSTM (Merity, Keskar and Socher, arXiv
  * 1708.02182), which the AdaMod paper trains on Penn Treebank. */
 #ifndef ADAMOD_LSTM_H
 #define ADAMOD_LSTM_H
@@ -22,16 +22,16 @@ typedef struct lstm_text {
     nn_value carried;      /* i32 [1]: 0 where a text begins, so that the state is zeros */
     int words;             /* of the vocabulary */
     int64_t batch;
-    const char *state; /* names the state of layers, which goes on from run to run: a text has its own */
+    const char *state; /* names the layers' states, which last from run to run: each text has its own */
 } lstm_text;
 
-/* The loss, as nn_cross_entropy gives it; regularised: with AR and TAR in its first number. */
+/* The output of nn_cross_entropy; regularised: with AR and TAR in its first number. */
 nn_value lstm_build(nn_graph *g, const lstm_settings *s, const lstm_text *text, bool regularised);
 
 /* log p of each word of the vocabulary after each row, [rows, words]; forward only, and targets are not read. */
 nn_value lstm_predict(nn_graph *g, const lstm_settings *s, const lstm_text *text);
 
-/* The states of another text, for graphs that are built when parameters have been made. */
+/* Declares the states of another text, for graphs that are built after parameters were made. */
 void lstm_declare(nn_graph *g, const lstm_settings *s, const char *state, int64_t batch);
 
 #endif

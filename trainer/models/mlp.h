@@ -1,4 +1,4 @@
-/* Layers of ReLU units, each connected with all of the layer before: a baseline that sees pixels, not pictures. */
+/* Fully connected layers of ReLU units: a baseline that does not know which pixels are neighbours. */
 #ifndef ADAMOD_MLP_H
 #define ADAMOD_MLP_H
 

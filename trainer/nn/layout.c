@@ -43,9 +43,8 @@ static void nn_use_for_weights(nn_plan *plan, const plan_step *step, int end) {
     }
 }
 
-/* Parameters, persistent states, constants and another plan's states are elsewhere, and what is written in another's
- * memory; on a device, so are
- * inputs that come anew and are used as they come, and the gradient of the loss. */
+/* Parameters, persistent states, constants, another plan's states and aliases have memory elsewhere; on a device, so
+ * have inputs that need no conversion, and the gradient of the loss. */
 static void nn_leave_out(nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     const bool param = info->source != NN_FROM_INPUT && info->source != NN_FROM_NODE;
@@ -104,7 +103,7 @@ static void nn_lifetimes(nn_plan *plan) {
     for (int v = 0; v < g->n_values; v++) nn_leave_out(plan, v);
 }
 
-/* A gradient takes the place of its value where the step that writes it is the last to read the value. */
+/* A gradient takes its value's place if the step that writes it is the last to read the value. */
 static void nn_overlay(nn_plan *plan) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         const nn_node *node = plan->steps[s].node;
@@ -134,7 +133,7 @@ static int nn_lower_first(const void *a, const void *b) {
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Gives a piece the lowest gap between those placed already that live at the same time. */
+/* Gives a piece the lowest gap between the pieces already placed that live at the same time. */
 static void nn_find_gap(piece *p, piece **placed, int n, piece **scratch) {
     int m = 0;
     for (int i = 0; i < n; i++) {

@@ -67,21 +67,12 @@ struct nn_op {
 };
 
 /* The ops that devices have kernels of, too. */
-#define NN_DEVICE_OPS(X)                                                                                               \
-    X(linear)                                                                                                          \
-    X(embedding)                                                                                                       \
-    X(dropout)                                                                                                         \
-    X(add)                                                                                                             \
-    X(add_norm)                                                                                                        \
-    X(attention)                                                                                                       \
-    X(cross_entropy)                                                                                                   \
-    X(log_softmax)                                                                                                     \
-    X(best)                                                                                                            \
-    X(path_attention)                                                                                                  \
-    X(beam)                                                                                                            \
-    X(convolution)                                                                                                     \
-    X(batch_norm)                                                                                                      \
-    X(average_pool) X(concat) X(scale_shift) X(pictures) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
+#define NN_DENSE_OPS(X)                                                                                                \
+    X(linear) X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax)
+#define NN_DECODING_OPS(X) X(best) X(path_attention) X(beam)
+#define NN_IMAGE_OPS(X) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(pictures)
+#define NN_RECURRENT_OPS(X) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
+#define NN_DEVICE_OPS(X) NN_DENSE_OPS(X) NN_DECODING_OPS(X) NN_IMAGE_OPS(X) NN_RECURRENT_OPS(X)
 
 /* All ops of the library; an op that only the host has is added here. */
 #define NN_OPS(X) NN_DEVICE_OPS(X)

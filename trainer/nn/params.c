@@ -1,4 +1,4 @@
-/* Parameters and persistent states on the host: names, memory, first values. */
+/* Parameters and persistent states on the host: names, memory, initial values. */
 #include "support/random.h"
 #include "nn/device_params.h"
 #include "nn/graph.h"
@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    PARAM_ALIGN = 128
-}; /* numbers: a quarter of a kibibyte as bf16, which the fastest products on a device ask for */
+enum { PARAM_ALIGN = 128 }; /* numbers: 256 bytes as bf16, the alignment that the fastest products on a device need */
 
 nn_params *nn_params_create(void) { return calloc(1, sizeof(nn_params)); }
 

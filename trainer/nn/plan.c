@@ -27,36 +27,25 @@ void nn_parallel(adamod_pool *pool, int64_t n, void (*task)(void *context, int64
 
 /* ---- which nodes ---- */
 
-/* Marks the nodes that the outputs and the loss need. */
-static bool *nn_needed(const nn_graph *g, nn_value loss) {
+/* Whether a run must compute a value for its own sake. With grad: whether differentiation begins there. */
+static bool nn_is_goal(const nn_graph *g, nn_value v, nn_value loss, bool grad) {
+    if (v < 0) return false;
+    return grad ? v == loss && g->values[v].has_grad : v == loss || g->values[v].output || g->values[v].kept;
+}
+
+/* Marks the nodes that the outputs and the loss need; with grad, those between a parameter and the loss. */
+static bool *nn_needed(const nn_graph *g, nn_value loss, bool grad) {
     bool *needed = calloc((size_t)g->n_nodes + 1, sizeof *needed);
     for (int i = g->n_nodes - 1; needed && i >= 0; i--) {
-        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
-            const nn_value out = g->nodes[i].output[k];
-            if (out >= 0 && (out == loss || g->values[out].output || g->values[out].kept)) needed[i] = true;
-        }
+        for (int k = 0; k < NN_MAX_OUTPUTS; k++)
+            needed[i] = needed[i] || nn_is_goal(g, g->nodes[i].output[k], loss, grad);
         for (int k = 0; needed[i] && k < g->nodes[i].n_inputs; k++) {
             const nn_value v = g->nodes[i].input[k];
-            if (v >= 0 && g->values[v].source == NN_FROM_NODE) needed[g->values[v].index] = true;
+            if (v >= 0 && g->values[v].source == NN_FROM_NODE && (!grad || g->values[v].has_grad))
+                needed[g->values[v].index] = true;
         }
     }
     return needed;
-}
-
-/* Keeps, among the needed, those that lie between a parameter and the loss. */
-static bool *nn_differentiated(const nn_graph *g, nn_value loss) {
-    bool *wanted = calloc((size_t)g->n_nodes + 1, sizeof *wanted);
-    for (int i = g->n_nodes - 1; wanted && i >= 0; i--) {
-        for (int k = 0; loss >= 0 && k < NN_MAX_OUTPUTS; k++) {
-            if (g->nodes[i].output[k] == loss && g->values[loss].has_grad) wanted[i] = true;
-        }
-        for (int k = 0; wanted[i] && k < g->nodes[i].n_inputs; k++) {
-            const nn_value v = g->nodes[i].input[k];
-            if (v >= 0 && g->values[v].source == NN_FROM_NODE && g->values[v].has_grad)
-                wanted[g->values[v].index] = true;
-        }
-    }
-    return wanted;
 }
 
 /* On the host the reference kernels stand in for those that the backend lacks. */
@@ -99,8 +88,8 @@ static adamod_status nn_list_steps(nn_plan *plan, const bool *needed, const bool
 /* Memory where the plan runs, filled with 0. */
 static adamod_status nn_allocate(nn_plan *plan, void **out, size_t bytes) {
     if (plan->on_device) return plan->f->allocate(plan->on_device->device, out, bytes);
-    /* Not by posix_memalign and memset: of large blocks, calloc takes from the system only what is touched later, and a
-     * decoder's cache is made for the longest outputs. What is to be freed stands before the block. */
+    /* calloc, not posix_memalign and memset: of a large block it takes from the system only what is touched later,
+     * and a decoder's cache is made for the longest outputs. The pointer to free stands before the block. */
     char *memory = calloc(1, bytes + 128);
     if (!memory)
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan: %.1f MiB", (double)bytes / 1048576);
@@ -141,7 +130,7 @@ static adamod_status nn_make_workspace(nn_plan *plan) {
 
 /* ---- constants ---- */
 
-/* Constants that no plan before has brought to the device. */
+/* Holds the graph's constants on the device. */
 static adamod_status nn_upload_constants(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     adamod_status status = ADAMOD_OK;
@@ -156,7 +145,7 @@ static adamod_status nn_upload_constants(nn_plan *plan) {
     return status;
 }
 
-/* As many as it has kept, in the same order. */
+/* Drops the constants it holds, in the same order. */
 static void nn_drop_constants(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     for (int v = 0; plan->on_device && plan->constants > 0; v++) {
@@ -225,7 +214,7 @@ static adamod_status nn_make_memory(nn_plan *plan) {
 static adamod_status nn_plan_build(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     const size_t values = (size_t)g->n_values + 1, nodes = (size_t)g->n_nodes + 1;
-    bool *needed = nn_needed(g, plan->options.loss), *wanted = nn_differentiated(g, plan->options.loss);
+    bool *needed = nn_needed(g, plan->options.loss, false), *wanted = nn_needed(g, plan->options.loss, true);
     plan->steps = calloc(2 * nodes, sizeof *plan->steps);
     plan->type = calloc(values, sizeof *plan->type);
     plan->place = calloc(values, sizeof *plan->place);

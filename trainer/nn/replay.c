@@ -37,7 +37,7 @@ void nn_plan_set_random(nn_plan *plan, uint64_t seed, uint64_t step) {
 
 /* ---- to a device and back ---- */
 
-enum { HEADER_BYTES = 256 }; /* so that what follows begins at a round address */
+enum { HEADER_BYTES = 256 }; /* keeps the inputs behind it aligned */
 static_assert(sizeof(plan_header) <= HEADER_BYTES, "the header has room");
 
 /* Offsets of inputs and outputs, each kind in a block of its own. */
@@ -108,7 +108,7 @@ static void nn_pad_input(const nn_plan *plan, nn_value v) {
 
 static int nn_slot(const nn_plan *plan) { return (int)((plan->traffic.begun - 1) % SLOTS); }
 
-/* Takes the inputs into a slot that the device has done with. */
+/* Copies the inputs into a slot that the device no longer reads. */
 static void nn_begin(nn_plan *plan) {
     plan_traffic *t = &plan->traffic;
     t->begun++;
@@ -136,7 +136,7 @@ static void nn_enqueue_outputs(nn_plan *plan) {
     }
 }
 
-/* The caller reads f32, also where the device keeps bf16, which is the upper half of one. */
+/* The caller reads f32; a bf16 is the upper half of one. */
 static void nn_take_output(nn_plan *plan, int slot, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     plan_traffic *t = &plan->traffic;
@@ -197,7 +197,7 @@ void nn_plan_forward(nn_plan *plan) {
     if (!t->replaying) plan->f->mark(plan->on_device->device, &t->done[nn_slot(plan)]);
 }
 
-/* A parameter's first gradient of a run replaces what was there, unless runs are to be added up. */
+/* A parameter's first gradient of a run replaces the old one, unless runs accumulate. */
 void nn_plan_backward(nn_plan *plan, bool accumulate) {
     const nn_graph *g = plan->graph;
     if (plan->options.loss < 0) return;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last step that writes a parameter's gradient: one that reads it, or that its weights are paired with. */
+/* The last step that writes a parameter's gradient: one that reads it, or its pair. */
 static int nn_last_writer(const nn_plan *plan, int param) {
     const nn_graph *g = plan->graph;
     int last = 0;

@@ -1,9 +1,9 @@
-/* The loss with what large and restless activations cost (Merity, McCann and Socher 2017): to its element 0
+/* The loss with penalties on large and on changing activations (Merity, McCann and Socher 2017): to its element 0
  *     size * rows * mean(x^2) + change * rows * mean((z_t - z_(t-1))^2)
  * is added, where means are over all numbers there are, so that dividing by rows gives the paper's terms. Row
  * t * batch + b is time step t of sequence b.
  *
- * Inputs: loss, x, z. Attributes: scale is the size's factor, momentum the change's; batch. */
+ * Inputs: loss, x, z. Attributes: size, change, batch. */
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 

@@ -37,7 +37,7 @@ static const char *attention_shape(nn_node *node, const nn_shape *in, nn_shape *
     return NULL;
 }
 
-/* One query's row of scores and what follows from it. */
+/* One query's row of scores, and its weights. */
 typedef struct query {
     int64_t row, head, first_key, n; /* it sees keys first_key .. first_key + n - 1 */
     uint64_t random;                 /* the number of its weight for the first */

@@ -4,7 +4,7 @@
  * means and sums over the pixels of a channel. Outside training m and v are constants: dx = gamma scale g.
  *
  * Inputs: x, residual or none, gamma, beta, mean, variance. Outputs: y, and mean and variance as this run leaves them.
- * Attributes: eps, momentum, activation. saved is [2, channels]: m, then scale. relu's gradient follows from y. */
+ * Attributes: eps, momentum, activation, synced. saved is [2, channels]: m, then scale. relu's gradient follows from y. */
 #include "nn/graph.h"
 #include "nn/ops/attributes.h"
 #include "nn/op.h"

@@ -2,7 +2,7 @@
  *
  * Inputs: best [hypotheses, 2 n] of nn_best, search [sentences, nn_beam_words], ids and positions [hypotheses], paths
  * [hypotheses, max_length]; sentence i has the hypotheses i beam .. (i + 1) beam - 1. Output 0, [sentences, 1], is 1 for
- * those whose search goes on. Attributes: beam. */
+ * those whose search goes on. Attributes: nn_beam_options. */
 #include "nn/ops/beam.h"
 #include "nn/ops/attributes.h"
 #include "nn/op.h"

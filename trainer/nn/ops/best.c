@@ -1,5 +1,5 @@
-/* The n largest of y_v = x_v - log sum_w exp(x_w) in each row, in order, and their columns; forward only. The output is
- * [rows, 2 n]: values, then columns as numbers. Among equals the lower column comes first. Attributes: size, which is n. */
+/* The n largest of y_v = x_v - log sum_w exp(x_w) in each row, in order, and their columns; forward only. The output
+ * is [rows, 2 n]: values, then columns as f32. Among equals the lower column comes first. Attribute: n. */
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 

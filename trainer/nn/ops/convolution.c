@@ -89,7 +89,7 @@ static void add_weight_grad(void *context, int64_t to, int64_t from, int64_t at)
     }
 }
 
-/* to = the sums of all meetings, for pixels of channels that are stride apart. */
+/* Writes the sums over all meetings to pixels whose channels are stride apart. */
 static void sum_meetings(const nn_call *c, meeting one, int64_t pixels, int64_t channels, float *to, int64_t stride,
                          bool add) {
     double *sums = (double *)(void *)c->workspace;

@@ -22,7 +22,7 @@ static const char *cross_entropy_shape(nn_node *node, const nn_shape *in, nn_sha
     return NULL;
 }
 
-/* Adds one row's numbers to sums; its log-sum-exp. */
+/* Adds one row's numbers to sums; returns its log-sum-exp. */
 static double add_row(const float *x, int64_t n, int32_t target, double smoothing, double *sums) {
     double most = -INFINITY, sum = 0, sum_x = 0;
     int64_t best = -1;

@@ -43,7 +43,7 @@ static void embedding_forward(const nn_call *c) {
     }
 }
 
-/* Each row of the table sums the tokens that are it, in their order. */
+/* Each row of the table sums the gradients of its tokens, in their order. */
 static void embedding_backward(const nn_call *c) {
     const int32_t *ids = c->input[0].data;
     const int64_t d = c->output[0].cols, n = c->input[2].rows;

@@ -90,7 +90,7 @@ static void lstm_forward(const nn_call *c) {
     nn_lstm_end(c, &v);
 }
 
-/* The gradients of a row's gates before their activations, [4 h]; dc is the cells' of its sequence. */
+/* The gradients of a row's gates before their activations, [4 h]; dc is the gradient of its sequence's cells. */
 static void lstm_row_grad(const nn_call *c, const lstm_view *v, int64_t row, double *sums, double *dc) {
     const int64_t h = v->h;
     const float *gates = v->gates + row * 4 * h;
@@ -111,8 +111,8 @@ static void lstm_row_grad(const nn_call *c, const lstm_view *v, int64_t row, dou
     }
 }
 
-/* dW = the sum over rows of gates' gradients times what they were multiplied with; of the state's weights where factors are
- * not 0. */
+/* dW = the sum over rows of the gates' gradients times their input; the state's weights only where dropout keeps
+ * them. */
 static void lstm_weight_grad(const nn_call *c, const lstm_view *v, const double *sums, int which) {
     const int64_t cols = which == LSTM_W_IN ? v->in : v->h;
     float *dw = c->grad->input[which];

@@ -1,7 +1,7 @@
 /* y_i = (images[index_i] / 255 - mean) / deviation, of a window that in training is drawn anew for each row
  * (picture_window.h); black where the window lies outside of the picture.
  *
- * Inputs: images u8 [n, height, width, 3], indices, draws. Attribute: pictures. The caller sees to it that indices are
+ * Inputs: images u8 [n, height, width, 3], indices, draws. Attributes: nn_picture_options. The caller sees to it that indices are
  * pictures. The kernel is the host's only one: a row a task. */
 #include "nn/op.h"
 #include "nn/ops/attributes.h"

@@ -1,4 +1,5 @@
-/* Row i of x, as a whole, is dropped with element ids_i of the stream: what dropping rows of the embedding's table gives.
+/* Row i of x, as a whole, is dropped with element ids_i of the stream, as if rows of the embedding's table were
+ * dropped.
  *
  * Inputs: x, ids. Attribute: dropout. */
 #include "nn/ops/dropout.h"

@@ -1,4 +1,4 @@
-/* Exponentials for loops that compilers turn into vectors: the same bits on every instruction set, NaN for NaN. */
+/* Exponentials for loops that compilers vectorise: the same bits on every instruction set, NaN for NaN. */
 #ifndef ADAMOD_NN_CPU_ACTIVATION_H
 #define ADAMOD_NN_CPU_ACTIVATION_H
 
@@ -10,7 +10,7 @@
 /* exp(x) for x <= 0: 2^n e^r with |r| <= ln 2 / 2, and the series of e^r. */
 NN_INLINE float nn_exp_negative(float x) {
     x = x > -87 ? x : -87;         /* NaN too: callers see to that */
-    const float round = 0x1.8p23f; /* adding and taking it off leaves a whole number */
+    const float round = 0x1.8p23f; /* adding and subtracting it rounds to a whole number */
     const float n = (x * 1.44269504f + round) - round;
     const float r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first short */
     float e = 1.0f / 5040;
@@ -27,14 +27,15 @@ NN_INLINE float nn_exp_negative(float x) {
     return e * power;
 }
 
-/* 1 / (1 + exp(-x)), off by less than 2e-7 of it where x > -87. */
+/* 1 / (1 + exp(-x)), with a relative error below 2e-7 for x > -87. */
 NN_INLINE float nn_sigmoid(float x) {
     const float e = nn_exp_negative(x < 0 ? x : -x), above = 1 / (1 + e), below = e * above;
     const float y = x < 0 ? below : above;
     return x == x ? y : x;
 }
 
-/* Off by less than 3e-7 of it. Near 0, where 1 - exp(-2 x) has lost digits, the odd polynomial of Cephes (Moshier). */
+/* The relative error is below 3e-7. Near 0, where 1 - exp(-2 x) loses digits, the odd polynomial of Cephes
+ * (Moshier). */
 NN_INLINE float nn_tanh(float x) {
     const float size = x < 0 ? -x : x, s = x * x, e = nn_exp_negative(-2 * size), far = (1 - e) / (1 + e);
     float p = -5.70498872745e-3f;

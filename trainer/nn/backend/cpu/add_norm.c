@@ -1,5 +1,5 @@
-/* Layer normalisation of z = x + dropout(branch), and its gradient: each row is read once, and stays in the first cache
- * for the passes it takes. Formulas are in ops/add_norm.c. saved holds a row's mean and 1 / sqrt(variance + eps). */
+/* Layer normalisation of z = x + dropout(branch), and its gradient (formulas in ops/add_norm.c). Each row is read
+ * once, and stays in the first-level cache. saved holds a row's mean and 1 / sqrt(variance + eps). */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/ops/attributes.h"
 
@@ -19,7 +19,7 @@ typedef double double16 __attribute__((vector_size(16 * sizeof(double))));
 typedef double double8 __attribute__((vector_size(8 * sizeof(double))));
 typedef double double4 __attribute__((vector_size(4 * sizeof(double))));
 
-/* In double, by halves: lane j with lane j + 8, then with lane j + 4. */
+/* The sum in double, by halves: lane j with lane j + 8, then with lane j + 4. */
 INLINE double total(const lanes *x) {
     const double16 all = __builtin_convertvector(*x, double16);
     double8 eight[2];
@@ -56,7 +56,7 @@ static void norm_row(int64_t n, const float *gamma, const float *beta, double ep
     saved[1] = scale;
 }
 
-/* From z in h: dz, and the row's part of the sums over rows of dy h and of dy. */
+/* Computes dz from z in h, and adds dy h and dy to the sums over rows. */
 NN_CLONES
 static void norm_row_grad(int64_t n, const float *restrict gamma, const float *restrict saved, const float *restrict dy,
                           float *restrict dgamma, float *restrict dbeta, float *restrict h, float *restrict dz) {
@@ -82,13 +82,13 @@ static void norm_row_grad(int64_t n, const float *restrict gamma, const float *r
 
 /* ---- tasks of some rows ---- */
 
-/* Factors drawn at once, about: enough to keep the generator busy, few enough to stay in the first cache. */
+/* Factors drawn at once, about: enough to keep the generator busy, few enough for the first-level cache. */
 enum { DRAWN = 1024 };
 
 typedef struct norm_work {
     const nn_call *c;
     nn_drop drop;
-    int64_t n, rows, drawn; /* columns; rows of a task, and those for which factors are drawn at once */
+    int64_t n, rows, drawn; /* columns; rows of a task, and rows whose factors are drawn at once */
 } norm_work;
 
 static norm_work norm_work_of(const nn_call *c) {
@@ -115,8 +115,7 @@ static size_t add_norm_workspace(const nn_call *c) {
     return (size_t)(norm_tasks(&w) * norm_scratch_size(&w));
 }
 
-/* z of a row; its factors are returned, or NULL if all are 1. Rows are asked for one after the other, from the first
- * of a task on. */
+/* Computes z of a row; returns its factors, or NULL if all are 1. A task's rows are asked for in order. */
 static const float *row_sum(const norm_work *w, int64_t row, const norm_scratch *s, float *z) {
     const float *x = (const float *)w->c->input[0].data + row * w->n, *branch = w->c->input[1].data;
     const int64_t drawn = row % w->rows % w->drawn;

@@ -8,9 +8,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* The largest tile; and how many queries or keys are computed at once, in causal attention to the width that the
- * widest of them needs. SLAB divides NN_LANES, so that a slab of keys lies within the padding of any query that sees
- * its first. */
+/* The largest tile; and the queries or keys computed at once, in causal attention as wide as the widest needs. SLAB
+ * divides NN_LANES, so that a slab of keys lies within the padding of any query that sees its first. */
 enum { QUERIES = 64, KEYS = 256, SLAB = 8 };
 
 /* Memory of one thread. Rows are padded: those of k_t, v_t, s, ds and factor have the tile's keys, the others a head's
@@ -29,8 +28,8 @@ typedef struct array {
     bool keys;
 } array;
 
-/* Brings the item that a thread takes next into the cache while it computes this one. Rows of an item are short and
- * far apart, which no processor foresees; asked for a few at a time, they come unnoticed. */
+/* Prefetches a thread's next item while it computes this one. Rows of an item are short and far apart, which no
+ * processor predicts; prefetched a few at a time, they cost nothing. */
 typedef struct fetcher {
     const struct item *next;
     int arrays;           /* begun */
@@ -69,7 +68,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- memory ---- */
 
-/* Floats that one thread needs; if memory is not NULL, where each buffer is. */
+/* Floats of one thread; if memory is not NULL, sets the buffers. */
 static size_t divide(const job *j, float *memory, buffers *b) {
     const int64_t q = least(QUERIES, nn_padded(j->view.q_rows)), k = least(KEYS, nn_padded(j->view.k_rows));
     const struct {
@@ -242,8 +241,8 @@ static void mix_back(const item *w, const tile *t, float *s, float *q, nn_tile t
     }
 }
 
-/* Dropout's factors on the tile's weights, NULL: none. Where the tile has all keys, its rows follow each other among
- * the random numbers as they do in the tile. */
+/* Dropout's factors on the tile's weights; NULL: none. In a tile with all keys, rows follow each other as their
+ * random numbers do. */
 static const float *draw(const item *w, const tile *t) {
     const nn_attention_view *v = &w->j->view;
     if (!v->threshold) return NULL;
@@ -257,7 +256,7 @@ static const float *draw(const item *w, const tile *t) {
 
 /* ---- forward ---- */
 
-/* From scores to exp(score - most); when a tile of later keys has a larger score, what earlier ones made is scaled. */
+/* Replaces scores by exp(score - most); a larger score in a later tile rescales earlier results. */
 static void weigh(const item *w, const tile *t, const float *factor, int64_t i) {
     const nn_vector *x = w->j->x;
     const buffers *b = w->b;
@@ -361,7 +360,7 @@ static nn_tile target(const item *w, const float *gradient, int64_t stride, floa
     return (nn_tile){(float *)gradient, stride, 1};
 }
 
-/* From there to its place, if that is another. */
+/* Copies it to its place, if that is another. */
 static void place(const item *w, int64_t rows, nn_tile from, const float *gradient, int64_t stride, bool add) {
     if (from.x == gradient) return;
     for (int64_t i = 0; i < rows; i++) {
@@ -416,7 +415,7 @@ static void backward_keys(const item *w, tile t) {
 }
 
 static void backward_item(const item *w) {
-    /* Once even without keys: queries that see none have gradient 0. */
+    /* Runs once even without keys: queries that see none have gradient 0. */
     for (int64_t k0 = 0; k0 == 0 || k0 < w->nk; k0 += KEYS) {
         const int64_t n = least(KEYS, w->nk - k0);
         backward_keys(w, (tile){.k0 = k0, .n = n, .width = nn_padded(n)});

@@ -1,7 +1,7 @@
-/* Batch norm in two passes each way: sums of every channel, then the numbers. Formulas are in ops/batch_norm.c.
+/* Batch norm in two passes each way: sums over each channel, then the numbers. Formulas are in ops/batch_norm.c.
  *
- * Sums are in double precision, so that the variance may be computed as the mean of squares less the square of the mean;
- * those of chunks of pixels, which follow from the shape alone, are added in order. */
+ * Sums are in double precision, so the variance is the mean of squares less the square of the mean. Sums of chunks
+ * of pixels, which follow from the shape alone, are added in order. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/ops/attributes.h"
 
@@ -70,7 +70,7 @@ static void total(const job *j, int64_t k, double out[2]) {
     }
 }
 
-/* The sums of all processes in the place of this one's. */
+/* Replaces this process's sums by those of all processes. */
 static void add_up(job *j) {
     const nn_call *c = j->c;
     if (!c->sync->add_up || !c->training || j->tasks == 0) return;
@@ -121,7 +121,7 @@ static void moments_task(void *context, int64_t task) {
                 j->sums + 2 * task * j->channels);
 }
 
-/* The batch's moments go to saved, and into the running ones or to what will be added to them. */
+/* Writes the batch's moments to saved, and adds them to the running ones, now or later. */
 static void finish_moments(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;

@@ -7,7 +7,7 @@
 
 enum {
     ROWS = 4,     /* of a task */
-    STRETCH = 128 /* columns that are looked at one by one only if the largest of them is good enough */
+    STRETCH = 128 /* columns that are compared one by one only if the largest of them is good enough */
 };
 
 typedef struct job {

@@ -1,4 +1,4 @@
-/* Copies what does not lie inside the result already; see ops/concat.c. */
+/* Copies inputs that do not lie inside the result already; see ops/concat.c. */
 #include "nn/backend/cpu/cpu.h"
 
 #include <string.h>

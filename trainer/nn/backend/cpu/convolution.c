@@ -1,5 +1,5 @@
-/* Convolutions: 3 x 3 with a stride of 1 by Winograd's algorithm, 1 x 1 as the matrix products that they are, others as
- * products with pixels gathered in rows, some images at a time. Formulas are in ops/convolution.c. */
+/* Convolutions: 3 x 3 with stride 1 by Winograd's algorithm, 1 x 1 as matrix products, others as products with
+ * pixels gathered in rows, some images at a time. Formulas are in ops/convolution.c. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/ops/attributes.h"
 #include "nn/backend/cpu/gemm.h"
@@ -98,7 +98,7 @@ static void add_row(int64_t n, const float *restrict x, float *restrict y) {
     for (int64_t i = 0; i < n; i++) y[i] += x[i];
 }
 
-/* The gathered gradients of an image back to where its pixels are. */
+/* Adds the gathered gradients of an image to its pixels. */
 static void scatter_task(void *context, int64_t image) {
     const view *v = context;
     float *dx = v->c->grad->input[0] + (v->first + image) * v->height * v->width * v->x_stride;
@@ -113,7 +113,7 @@ static void scatter_task(void *context, int64_t image) {
     }
 }
 
-/* Calls step for some images after the other; once if there are none. */
+/* Calls step for chunk after chunk of images; once if there are none. */
 static void each_chunk(view *v, void (*step)(view *v)) {
     v->first = 0;
     do {

@@ -2,22 +2,13 @@
 #ifndef ADAMOD_NN_CPU_H
 #define ADAMOD_NN_CPU_H
 
-#include "nn/kernel.h"
+#include "nn/op.h"
 
 #include <stdint.h>
 
-/* The ops it has; the others run by their reference kernels. */
-#define NN_CPU_OPS(X)                                                                                                  \
-    X(linear)                                                                                                          \
-    X(embedding)                                                                                                       \
-    X(dropout)                                                                                                         \
-    X(add)                                                                                                             \
-    X(add_norm)                                                                                                        \
-    X(attention)                                                                                                       \
-    X(cross_entropy)                                                                                                   \
-    X(log_softmax)                                                                                                     \
-    X(best)                                                                                                            \
-    X(path_attention) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(lstm) X(locked_dropout)
+/* The backend's ops; others run by their reference kernels. */
+#define NN_CPU_IMAGE_OPS(X) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift)
+#define NN_CPU_OPS(X) NN_DENSE_OPS(X) X(best) X(path_attention) NN_CPU_IMAGE_OPS(X) X(lstm) X(locked_dropout)
 
 #define NN_CPU_DECLARE(name) extern const nn_kernels nn_cpu_##name;
 NN_CPU_OPS(NN_CPU_DECLARE)
@@ -37,7 +28,7 @@ NN_CPU_OPS(NN_CPU_DECLARE)
 #define NN_CLONES
 #endif
 
-/* Elements of one task, about: some microseconds of work that stays in the second cache. */
+/* Elements of one task, about: some microseconds of work that stays in the second-level cache. */
 enum { NN_CHUNK = 16384 };
 
 static inline int64_t nn_parts(int64_t n, int64_t size) { return (n + size - 1) / size; }

@@ -105,7 +105,7 @@ adamod_status nn_gemm_prepare(void) { return ADAMOD_OK; }
 #endif
 
 #if defined(ADAMOD_ONEDNN) || defined(ADAMOD_CBLAS)
-/* Calls a function of the library's thread runtime that may not be there. */
+/* Calls a function of the library's thread runtime, if it exists. */
 static void call_if_there(const char *name, int argument) {
     void (*function)(int);
     if (adamod__library_function(NULL, name, &function)) function(argument);
@@ -114,7 +114,7 @@ static void call_if_there(const char *name, int argument) {
 
 #if defined(ADAMOD_ONEDNN)
 
-/* oneDNN would start OpenMP threads of its own. How many is a setting of each calling thread. */
+/* Keeps oneDNN from starting OpenMP threads; the number is a setting of each calling thread. */
 static void one_thread(void) {
     static _Thread_local bool done;
     if (!done) call_if_there("omp_set_num_threads", 1);
@@ -129,9 +129,9 @@ static void tile_product(const nn_product *p) {
     if (status != dnnl_success) plain_product(p); /* it found no memory for its copies */
 }
 
-/* oneDNN compiles its kernels when it first meets a kind of product. Where that finds no memory, an exception crosses code
- * that cannot handle it, or a kernel that was not made is called. So all kinds that there are come first, where there is
- * certainly enough for them (oneDNN 2.6 takes 18 MiB). */
+/* oneDNN compiles its kernels when it first meets a kind of product. Without memory for that, an exception crosses
+ * code that cannot handle it, or a missing kernel is called. So all kinds are tried first, while memory is certainly
+ * enough (oneDNN 2.6 takes 18 MiB). */
 static void try_all_kinds(float *memory) {
     enum { N = 48 };
     static const int64_t shapes[][3] = {{N, N, N}, {1, N, N}, {N, 1, N}, {N, N, 1}, {4, N, N}, {N, 4, N}};

@@ -116,9 +116,8 @@ template <typename T> static void backward(const nn_call *c) {
         a, c->grad->output[0], c->output[0].cols, target_of<float>(c, 0), target_of<T>(c, 1), target_of<T>(c, 2));
 }
 
-static void activity_forward(const nn_call *c) { BY_TYPE(c->input[1].type, forward, c); }
-static void activity_backward(const nn_call *c) { BY_TYPE(c->input[1].type, backward, c); }
 static size_t activity_workspace(const nn_call *c) { return (size_t)blocks_of(c) * sizeof(double2) / sizeof(float); }
 
-extern "C" const nn_kernels nn_cuda_activity = {
-    .forward = activity_forward, .backward = activity_backward, .workspace = activity_workspace};
+extern "C" const nn_kernels nn_cuda_activity = {.forward = NN_BY_TYPE(input[1], forward),
+                                                .backward = NN_BY_TYPE(input[1], backward),
+                                                .workspace = activity_workspace};

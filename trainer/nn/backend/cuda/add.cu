@@ -58,7 +58,5 @@ template <typename T> static void backward(const nn_call *c) {
                                                                    target_of<T>(c, 0), target_of<T>(c, 1), count_of(c));
 }
 
-static void add_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
-static void add_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
-
-extern "C" const nn_kernels nn_cuda_add = {.forward = add_forward, .backward = add_backward};
+extern "C" const nn_kernels nn_cuda_add = {.forward = NN_BY_TYPE(output[0], forward),
+                                           .backward = NN_BY_TYPE(output[0], backward)};

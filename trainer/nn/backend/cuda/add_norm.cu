@@ -396,16 +396,14 @@ template <typename T> static void backward(const nn_call *c) {
     for (int i = 0; i < 3; i++) nn_cuda_sum(c, &all[i]);
 }
 
-static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
-static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 static size_t add_norm_extra_saved(const nn_call *c) {
     return c->input[1].cols && drop_of(c).threshold ? (size_t)(c->output[0].rows * warps_of(c)) * 32 / 2 : 0;
 }
 
 static size_t add_norm_partials(const nn_call *c) { return (size_t)(parts_of(c) * sums_of(c) * c->output[0].cols); }
 
-extern "C" const nn_kernels nn_cuda_add_norm = {.forward = add_norm_forward,
-                                                .backward = add_norm_backward,
+extern "C" const nn_kernels nn_cuda_add_norm = {.forward = NN_BY_TYPE(output[0], forward),
+                                                .backward = NN_BY_TYPE(output[0], backward),
                                                 .extra_saved = add_norm_extra_saved,
                                                 .partials = add_norm_partials,
                                                 .row_sums = 1u << 1};

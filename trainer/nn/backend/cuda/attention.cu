@@ -726,9 +726,6 @@ template <typename T> static void run_backward(const nn_call *c) {
     nn_cuda_sum(c, &kv);
 }
 
-static void attention_forward(const nn_call *c) { BY_TYPE(c->output[0].type, run_forward, c); }
-static void attention_backward(const nn_call *c) { BY_TYPE(c->output[0].type, run_backward, c); }
-
 template <typename T> static adamod_status allow_memory(int64_t size) {
     if (size <= 32) return launcher<T, 32>::allow_memory();
     return size <= 64 ? launcher<T, 64>::allow_memory() : launcher<T, LARGEST_HEAD>::allow_memory();
@@ -749,8 +746,8 @@ static size_t attention_partials(const nn_call *c) {
 }
 
 extern "C" {
-const nn_kernels nn_cuda_attention = {.forward = attention_forward,
-                                      .backward = attention_backward,
+const nn_kernels nn_cuda_attention = {.forward = NN_BY_TYPE(output[0], run_forward),
+                                      .backward = NN_BY_TYPE(output[0], run_backward),
                                       .prepare = attention_prepare,
                                       .partials = attention_partials,
                                       .row_sums = 1u << ATTENTION_Q | 1u << ATTENTION_KV};

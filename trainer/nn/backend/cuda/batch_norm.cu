@@ -717,11 +717,8 @@ static size_t norm_workspace(const nn_call *c) {
     return (size_t)(2 * p->parts * channels + totals);
 }
 
-static void norm_forward(const nn_call *c) { BY_TYPE(c->input[0].type, run_forward, c); }
-static void norm_backward(const nn_call *c) { BY_TYPE(c->input[0].type, run_backward, c); }
-
-const nn_kernels nn_cuda_batch_norm = {.forward = norm_forward,
-                                       .backward = norm_backward,
+const nn_kernels nn_cuda_batch_norm = {.forward = NN_BY_TYPE(input[0], run_forward),
+                                       .backward = NN_BY_TYPE(input[0], run_backward),
                                        .workspace = norm_workspace,
                                        .prepare = norm_prepare,
                                        .release = norm_release,

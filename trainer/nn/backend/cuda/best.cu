@@ -69,6 +69,4 @@ template <typename T> static void forward(const nn_call *c) {
         (const T *)c->input[0].data, c->input[0].cols, NN_ATTR(best, c)->n, (float *)c->output[0].data);
 }
 
-static void best_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }
-
-extern "C" const nn_kernels nn_cuda_best = {.forward = best_forward};
+extern "C" const nn_kernels nn_cuda_best = {.forward = NN_BY_TYPE(input[0], forward)};

@@ -24,7 +24,5 @@ template <typename T> static void backward(const nn_call *c) {
     }
 }
 
-static void concat_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
-static void concat_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
-
-const nn_kernels nn_cuda_concat = {.forward = concat_forward, .backward = concat_backward};
+const nn_kernels nn_cuda_concat = {.forward = NN_BY_TYPE(output[0], forward),
+                                   .backward = NN_BY_TYPE(output[0], backward)};

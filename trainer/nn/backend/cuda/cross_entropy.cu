@@ -129,9 +129,8 @@ template <typename T> static void backward(const nn_call *c) {
         (float)NN_ATTR(cross_entropy, c)->smoothing, c->saved, c->grad->output[0], target_of<T>(c, 0));
 }
 
-static void cross_entropy_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }
-static void cross_entropy_backward(const nn_call *c) { BY_TYPE(c->input[0].type, backward, c); }
 static size_t cross_entropy_workspace(const nn_call *c) { return 4 * (size_t)c->input[0].rows; }
 
-extern "C" const nn_kernels nn_cuda_cross_entropy = {
-    .forward = cross_entropy_forward, .backward = cross_entropy_backward, .workspace = cross_entropy_workspace};
+extern "C" const nn_kernels nn_cuda_cross_entropy = {.forward = NN_BY_TYPE(input[0], forward),
+                                                     .backward = NN_BY_TYPE(input[0], backward),
+                                                     .workspace = cross_entropy_workspace};

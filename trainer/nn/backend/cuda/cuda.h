@@ -46,6 +46,9 @@ static inline __host__ __device__ int64_t parts(int64_t n, int64_t size) { retur
         else f<float>(__VA_ARGS__);                                                                                    \
     } while (0)
 
+/* A forward or backward of nn_kernels: f<float> or f<bf16> by the type of an array of the call. */
+#define NN_BY_TYPE(array, f) [](const nn_call *c) { BY_TYPE(c->array.type, f, c); }
+
 /* ---- numbers ---- */
 
 __device__ static inline float widen(float x) { return x; }

@@ -13,7 +13,5 @@ template <typename T> static void backward(const nn_call *c) {
     drop_values<T>(c, c->grad->output[0], target_of<T>(c, 0));
 }
 
-static void dropout_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
-static void dropout_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
-
-extern "C" const nn_kernels nn_cuda_dropout = {.forward = dropout_forward, .backward = dropout_backward};
+extern "C" const nn_kernels nn_cuda_dropout = {.forward = NN_BY_TYPE(output[0], forward),
+                                               .backward = NN_BY_TYPE(output[0], backward)};

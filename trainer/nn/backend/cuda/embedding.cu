@@ -216,9 +216,8 @@ template <typename T> static void backward(const nn_call *c) {
     else launch_sum<1, T>(c, &s);
 }
 
-static void embedding_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
-static void embedding_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output[0].rows; }
 
-extern "C" const nn_kernels nn_cuda_embedding = {
-    .forward = embedding_forward, .backward = embedding_backward, .workspace = embedding_workspace};
+extern "C" const nn_kernels nn_cuda_embedding = {.forward = NN_BY_TYPE(output[0], forward),
+                                                 .backward = NN_BY_TYPE(output[0], backward),
+                                                 .workspace = embedding_workspace};

@@ -25,6 +25,4 @@ template <typename T> static void forward(const nn_call *c) {
         (const T *)c->input[0].data, c->output[0].cols, (float *)c->output[0].data);
 }
 
-static void log_softmax_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }
-
-extern "C" const nn_kernels nn_cuda_log_softmax = {.forward = log_softmax_forward};
+extern "C" const nn_kernels nn_cuda_log_softmax = {.forward = NN_BY_TYPE(input[0], forward)};

@@ -372,17 +372,14 @@ static bool lstm_remark(const nn_call *c, char *out, size_t size) {
     return true;
 }
 
-static void lstm_forward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, forward, c); }
-static void lstm_backward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, backward, c); }
-
 static bool lstm_note(nn_note *out) {
     *out = {.op = "lstm", .title = "LSTM"};
     lstm_resident_describe(out->text, sizeof out->text);
     return true;
 }
 
-extern "C" const nn_kernels nn_cuda_lstm = {.forward = lstm_forward,
-                                            .backward = lstm_backward,
+extern "C" const nn_kernels nn_cuda_lstm = {.forward = NN_BY_TYPE(input[LSTM_X], forward),
+                                            .backward = NN_BY_TYPE(input[LSTM_X], backward),
                                             .workspace = lstm_workspace,
                                             .prepare = lstm_prepare,
                                             .release = lstm_release,

@@ -103,8 +103,6 @@ template <typename T> static void forward(const nn_call *c) {
     if (p.rows > 0) path_kernel<T><<<(unsigned)parts(p.rows * p.heads, WARPS), 32 * WARPS, 0, stream_of(c)>>>(p);
 }
 
-static void path_attention_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
-
 static adamod_status path_attention_prepare(const nn_call *c, void **prepared) {
     const int64_t size = c->output[0].cols / NN_ATTR(path_attention, c)->heads;
     *prepared = NULL;
@@ -113,5 +111,5 @@ static adamod_status path_attention_prepare(const nn_call *c, void **prepared) {
                         (long long)size, LARGEST_HEAD);
 }
 
-extern "C" const nn_kernels nn_cuda_path_attention = {.forward = path_attention_forward,
+extern "C" const nn_kernels nn_cuda_path_attention = {.forward = NN_BY_TYPE(output[0], forward),
                                                       .prepare = path_attention_prepare};

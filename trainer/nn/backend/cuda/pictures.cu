@@ -42,6 +42,4 @@ template <typename T> static void run(const nn_call *c) {
             (T *)c->output[0].data);
 }
 
-static void pictures_forward(const nn_call *c) { BY_TYPE(c->output[0].type, run, c); }
-
-const nn_kernels nn_cuda_pictures = {.forward = pictures_forward};
+const nn_kernels nn_cuda_pictures = {.forward = NN_BY_TYPE(output[0], run)};

@@ -84,8 +84,6 @@ static size_t scale_partials(const nn_call *c) {
     return c->grad->input[1] || c->grad->input[2] ? (size_t)(2 * blocks_of(c)) : 0;
 }
 
-static void scale_shift_forward(const nn_call *c) { BY_TYPE(c->input[0].type, by_access, c); }
-
 static void scale_shift_backward(const nn_call *c) {
     BY_TYPE(c->input[0].type, by_access, c);
     for (int k = 0; k < 2; k++) {
@@ -96,4 +94,4 @@ static void scale_shift_backward(const nn_call *c) {
 }
 
 const nn_kernels nn_cuda_scale_shift = {
-    .forward = scale_shift_forward, .backward = scale_shift_backward, .partials = scale_partials};
+    .forward = NN_BY_TYPE(input[0], by_access), .backward = scale_shift_backward, .partials = scale_partials};

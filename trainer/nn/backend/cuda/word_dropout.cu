@@ -36,7 +36,5 @@ template <typename T> static void backward(const nn_call *c) {
     drop_into<T>(c, c->grad->output[0], target_of<T>(c, 0));
 }
 
-static void word_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
-static void word_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
-
-extern "C" const nn_kernels nn_cuda_word_dropout = {.forward = word_forward, .backward = word_backward};
+extern "C" const nn_kernels nn_cuda_word_dropout = {.forward = NN_BY_TYPE(output[0], forward),
+                                                    .backward = NN_BY_TYPE(output[0], backward)};
