@@ -1,5 +1,6 @@
 /* See plan_ops.h. */
 #include "plan_ops.h"
+#include "nn/graph.h"
 
 #include <string.h>
 
@@ -52,6 +53,10 @@ const nn_op plan_op_two_ways = {
     .full_outputs = 1u << 2,
     .constant_outputs = 1u << 2,
 };
+
+nn_value plan_output_of(const nn_graph *g, nn_value v, int output) {
+    return g->nodes[g->values[v].index].output[output];
+}
 
 nn_value plan_two_ways(nn_graph *g, nn_value x, nn_value w) {
     return nn_add_node(g, &plan_op_two_ways, 2, (nn_value[]){x, w}, NULL);

@@ -13,6 +13,8 @@ extern const nn_op plan_op_center;
 /* y = x, with the same x once more and a w that are read in full: for what kernels are given. Forward only. */
 extern const nn_op plan_op_probe;
 
+/* Another output of the node whose output 0 is v; -1: there is none. */
+nn_value plan_output_of(const nn_graph *g, nn_value v, int output);
 nn_value plan_two_ways(nn_graph *g, nn_value x, nn_value w);
 nn_value plan_center(nn_graph *g, nn_value x, nn_value running);
 nn_value plan_probe(nn_graph *g, nn_value x, nn_value again, nn_value w);

@@ -108,8 +108,8 @@ TEST(kernels_with_two_outputs_have_the_right_gradients) {
 static model with_outputs(unsigned used) {
     model m = begin();
     const nn_value w = nn_parameter(m.g, "w", 1, (int64_t[]){COLS}, uniform);
-    const nn_value y0 = plan_two_ways(m.g, m.x, w), y1 = nn_output_of(m.g, y0, 1);
-    nn_output(m.g, "mean", nn_output_of(m.g, y0, 2));
+    const nn_value y0 = plan_two_ways(m.g, m.x, w), y1 = plan_output_of(m.g, y0, 1);
+    nn_output(m.g, "mean", plan_output_of(m.g, y0, 2));
     end_with_loss(&m, used == 1 ? y0 : used == 2 ? y1 : nn_add(m.g, y0, y1, 0));
     return m;
 }
@@ -146,7 +146,7 @@ TEST(an_output_without_a_gradient_is_given_all_the_same) {
     const nn_value y0 = nn_named_value(m.g, "mean") - 2;
     CHECK(!nn_plan_grad_address(m.plan, nn_named_value(m.g, "mean")));
     CHECK(nn_plan_grad_address(m.plan, y0) && !nn_plan_grad_address(m.plan, y0 + 1));
-    CHECK_INT(nn_output_of(m.g, y0, 3), -1);
+    CHECK_INT(plan_output_of(m.g, y0, 3), -1);
     drop(&m);
 }
 

@@ -25,19 +25,24 @@ static nn_channel_pairs pairs_of(const nn_plan *plan, float *first, nn_value v) 
     return (nn_channel_pairs){first + p->offset, nn_last_dimension(&plan->graph->values[p->in].shape)};
 }
 
+/* Whether a step writes no part of a block, or only as output 0 and with kernels that can do something for it. */
+static bool writes_with(const nn_plan *plan, const plan_step *step, nn_value whole, bool (*can)(const nn_call *c)) {
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+        if (lies_in(plan, step->node->output[k], whole) && (k > 0 || !can || !can(&step->call))) return false;
+    }
+    return true;
+}
+
 /* ---- moments ---- */
 
-/* Whether all that write a part of it can leave its moments, and somebody wants them. */
+/* Whether all steps that write a part of a block can leave its moments, and some step wants them. */
 static bool moments_fit(const nn_plan *plan, nn_value whole) {
     bool wanted = false;
     for (int s = 0; s < plan->n_forward; s++) {
         const plan_step *step = &plan->steps[s];
         if (is_joined(plan, step->node)) continue;
         wanted = wanted || (lies_in(plan, step->node->input[0], whole) && step->fusion.takes_moments);
-        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
-            if (!lies_in(plan, step->node->output[k], whole)) continue;
-            if (k > 0 || !step->fusion.gives_moments || !step->fusion.gives_moments(&step->call)) return false;
-        }
+        if (!writes_with(plan, step, whole, step->fusion.gives_moments)) return false;
     }
     return wanted;
 }
@@ -54,7 +59,7 @@ static void tell_moments(nn_plan *plan, nn_value whole, float *first) {
 
 /* ---- linear parts of gradients ---- */
 
-/* Whether all that write the gradient take care of the part, and all that read it do. */
+/* Whether all steps that write the gradient leave the part, and all that read it apply it. */
 static bool linear_fits(const nn_plan *plan, nn_value whole) {
     if (!nn_plan_overlaps(plan, whole) || plan->options.loss == whole) return false;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
@@ -64,10 +69,7 @@ static bool linear_fits(const nn_plan *plan, nn_value whole) {
         for (int k = 0; k < step->node->n_inputs; k++) {
             if (lies_in(plan, step->node->input[k], whole) && (k > 0 || !fusion->leaves_linear)) return false;
         }
-        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
-            if (!lies_in(plan, step->node->output[k], whole)) continue;
-            if (k > 0 || !fusion->takes_linear || !fusion->takes_linear(&step->call)) return false;
-        }
+        if (!writes_with(plan, step, whole, fusion->takes_linear)) return false;
     }
     return true;
 }

@@ -310,11 +310,6 @@ nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs
     return node.output[0];
 }
 
-nn_value nn_output_of(const nn_graph *g, nn_value v, int output) {
-    if (v < 0 || *g->error || g->values[v].source != NN_FROM_NODE) return -1;
-    return g->nodes[g->values[v].index].output[output];
-}
-
 static bool nn_name(nn_graph *g, const char *name, nn_value v) {
     if (v < 0 || *g->error) return false;
     free(g->values[v].name);
