@@ -79,7 +79,7 @@ static void finish_tile(void *context, int64_t row, int64_t first, int64_t rows,
 
 static void linear_forward(const nn_call *c) {
     const int64_t in = c->input[1].cols, out = c->output[0].cols;
-    nn_call copy = *c;
+    const bool finishes = c->input[2].data || NN_ATTR(linear, c)->activation != NN_LINEAR;
     const nn_product product = {.m = c->output[0].rows,
                                 .n = out,
                                 .k = in,
@@ -87,12 +87,9 @@ static void linear_forward(const nn_call *c) {
                                 .b = {c->input[1].data, in, .transposed = true},
                                 .c = c->output[0].data,
                                 .ldc = out,
-                                .then = c->input[2].data || NN_ATTR(linear, c)->activation != NN_LINEAR ? finish_tile
-                                                                                                        : NULL,
-                                .context = &copy};
-    if (c->prepared)
-        nn_packed_product(c->prepared, c->pool, product.b.data, product.m, product.a.data, product.c, product.then,
-                          &copy);
+                                .then = finishes ? finish_tile : NULL,
+                                .context = (void *)(uintptr_t)c};
+    if (c->prepared) nn_packed_product(c->prepared, c->pool, &product);
     else nn_gemm(c->pool, &product);
 }
 

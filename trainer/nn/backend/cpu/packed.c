@@ -39,18 +39,16 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 typedef struct job {
     nn_packed *p;
     const nn_vector *v;
-    const float *w, *x;
-    float *y;
-    int64_t rows, parts; /* parts: tasks of a panel */
-    void (*then)(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns);
-    void *context;
+    const nn_product *product;
+    int64_t parts; /* tasks of a panel */
 } job;
 
 static void copy_panel(void *context, int64_t i) {
     const job *j = context;
     const nn_packed *p = j->p;
     const int64_t first = i * PANEL, columns = least(PANEL, p->out - first);
-    j->v->transpose(columns, p->in, j->w + first * p->in, p->in, p->w + first * p->in, nn_padded(columns));
+    j->v->transpose(columns, p->in, j->product->b.data + first * p->in, p->in, p->w + first * p->in,
+                    nn_padded(columns));
 }
 
 /* Through memory of its own, as nothing may be written behind the last column. */
@@ -67,20 +65,19 @@ static void last_panel(const job *j, nn_tile x, nn_tile w, int64_t rows, int64_t
 static void multiply(void *context, int64_t task) {
     const job *j = context;
     const nn_packed *p = j->p;
+    const nn_product *q = j->product;
     const int64_t column = task / j->parts * PANEL, row = task % j->parts * ROWS;
-    const int64_t columns = least(PANEL, p->out - column), rows = least(ROWS, j->rows - row);
-    const nn_tile x = {(float *)(uintptr_t)(j->x + row * p->in), p->in, 1};
+    const int64_t columns = least(PANEL, p->out - column), rows = least(ROWS, q->m - row);
+    const nn_tile x = {(float *)(uintptr_t)(q->a.data + row * p->in), p->in, 1};
     const nn_tile w = {p->w + column * p->in, nn_padded(columns), 1};
-    float *y = j->y + row * p->out + column;
+    float *y = q->c + row * p->out + column;
     if (columns == w.row) j->v->product(rows, columns, p->in, x, w, (nn_tile){y, p->out, 1}, false);
     else last_panel(j, x, w, rows, columns, y);
-    if (j->then) j->then(j->context, row, column, rows, columns);
+    if (q->then) q->then(q->context, row, column, rows, columns);
 }
 
-void nn_packed_product(nn_packed *p, adamod_pool *pool, const float *w, int64_t rows, const float *x, float *y,
-                       void (*then)(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns),
-                       void *context) {
-    job j = {p, nn_vector_choose(), w, x, y, rows, nn_parts(rows, ROWS), then, context};
+void nn_packed_product(nn_packed *p, adamod_pool *pool, const nn_product *product) {
+    job j = {p, nn_vector_choose(), product, nn_parts(product->m, ROWS)};
     const int64_t panels = nn_parts(p->out, PANEL);
     if (!p->ready) nn_parallel(pool, panels, copy_panel, &j);
     p->ready = true;
