@@ -144,6 +144,67 @@ ADAMOD_API adamod_status adamod_report(const adamod_optimizer *opt, int64_t atte
 ADAMOD_API const char *adamod_rule_name(int index);
 ADAMOD_API const char *adamod_rule_summary(int index);
 
+/* The shape of a state, for a parameter of a given shape. */
+typedef enum adamod_state_shape {
+    ADAMOD_SHAPE_SAME = 0,         /* the parameter's */
+    ADAMOD_SHAPE_SCALAR = 1,       /* one number */
+    ADAMOD_SHAPE_QUEUE = 2,        /* several of the parameter's shape, with their number as first dimension */
+    ADAMOD_SHAPE_ROWS = 3,         /* one number for each row of the last two dimensions */
+    ADAMOD_SHAPE_COLS = 4,         /* one number for each column of them */
+    ADAMOD_SHAPE_FIRST_SQUARE = 5, /* a square matrix whose side is the first dimension; may be empty */
+    ADAMOD_SHAPE_OTHERS_SQUARE = 6 /* a square matrix whose side is the product of the others; may be empty */
+} adamod_state_shape;
+
+typedef enum adamod_state_presence {
+    ADAMOD_STATE_ALWAYS = 0,
+    ADAMOD_STATE_WITH_BOUND = 1, /* if the option bound is "momental" */
+    ADAMOD_STATE_OPTIONAL = 2    /* depends on other options, or on the number of dimensions; adamod_state_at tells */
+} adamod_state_presence;
+
+typedef enum adamod_state_begin {
+    ADAMOD_BEGINS_AT_ZERO = 0,
+    ADAMOD_BEGINS_AT_OPTION = 1, /* filled with the option initial */
+    ADAMOD_BEGINS_AS_PARAM = 2   /* fill with 0; update 1 then copies the parameter into it, before changing that */
+} adamod_state_begin;
+
+/* A state that a rule has, or has with some options or shapes. States of the same index exclude one another. */
+typedef struct adamod_rule_state {
+    const char *name; /* "exp_avg" */
+    int index;        /* its place in adamod_span.state */
+    adamod_state_shape shape;
+    adamod_state_presence presence;
+    adamod_state_begin begins;
+} adamod_rule_state;
+
+/* Whether a rule bounds each element's learning rate by its running average, as AdaMod does. */
+typedef enum adamod_rule_bound {
+    ADAMOD_BOUND_NEVER = 0,
+    ADAMOD_BOUND_OPTION = 1, /* with the option bound */
+    ADAMOD_BOUND_ALWAYS = 2
+} adamod_rule_bound;
+
+/* What sets a rule apart; adamod_option_at lists its options and their defaults, the kind of weight decay included. */
+typedef struct adamod_rule {
+    const char *name;    /* as in state files: "adam" for "adamw" */
+    const char *summary; /* one line */
+    const char *source;  /* where it was published: "arXiv 1412.6980" */
+    int year;
+    int n_states;
+    const adamod_rule_state *states;
+    int shaped;           /* 1: the dimensions of a parameter matter, not only the number of its elements */
+    int whole_arrays;     /* 1: an update needs all elements of a parameter at once, not a part of them */
+    int couples_arrays;   /* 1: the update of a parameter depends on all others in the same call */
+    int sparse_gradients; /* 1: without momentum and decay, an element whose gradient is 0 stays as it is */
+    int q8_states;        /* 1: state_type may be "q8" */
+    int averages;         /* 1: evaluate with other weights than are trained, see adamod_evaluation */
+    int uncounted;        /* 1: the number of an update matters only in the first; some programs do not save it */
+    adamod_rule_bound bound;
+} adamod_rule;
+
+/* Describes a rule in *out. size is sizeof *out: later versions add fields at the end, and a library that does not know
+ * a field sets it to 0. Fails with ADAMOD_ERROR_NAME if there is no such rule. */
+ADAMOD_API adamod_status adamod_rule_info(const char *rule, adamod_rule *out, size_t size);
+
 /* ---- 2. Options ---------------------------------------------------------------------------------------------------
  *
  * Every rule has its own options (lr, beta1, ...). All rules share these, with their defaults:

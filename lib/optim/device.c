@@ -245,7 +245,7 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
         d.state[i] = x->state[i];
         d.scale[i] = x->scale[i];
     }
-    d.queue = specs[2].shape == SHAPE_QUEUE ? (int32_t)o[OPT_WINDOW] : 0;
+    d.queue = specs[2].shape == ADAMOD_SHAPE_QUEUE ? (int32_t)o[OPT_WINDOW] : 0;
     const matrix_shape shape = adamod__matrix_shape(x);
     d.rows = shape.rows;
     d.cols = shape.cols;
@@ -340,7 +340,7 @@ static adamod_status adamod__device_range(const adamod_optimizer *opt, const dev
     const range_fault fault = (range_fault)e->fault;
     const option_spec *o = adamod__option(opt->rule, 0);
     if (fault == RANGE_RATE || fault == RANGE_FINAL) {
-        return adamod__together_fault(opt->rule, fault, e->value, type, NULL);
+        return adamod__combined_fault(opt->rule, fault, e->value, type, NULL);
     }
     for (int i = 0; o && (int)o->id != e->option; i++) o = adamod__option(opt->rule, i);
     if (o && fault == RANGE_TYPE) return adamod__check_number(opt->rule, o, e->value, type, NULL);

@@ -31,7 +31,8 @@ static bool adamod__changes_states(const adamod_optimizer *opt, int g, const opt
         adamod__states(opt->rule, opt->groups[g].options, opt->tensors[i].span.ndim, now);
         adamod__states(opt->rule, options, opt->tensors[i].span.ndim, then);
         for (int s = 0; s < ADAMOD_MAX_STATES; s++) {
-            if (now[s].shape != then[s].shape || now[s].initial != then[s].initial) return true;
+            const bool same = !now[s].name == !then[s].name && now[s].shape == then[s].shape;
+            if (!same || now[s].initial != then[s].initial) return true;
         }
     }
     return false;

@@ -23,22 +23,10 @@ typedef struct option_spec {
 
 /* ---- rules ---- */
 
-typedef enum state_shape {
-    SHAPE_NONE,   /* no such state */
-    SHAPE_SAME,   /* one number for each of the parameter's */
-    SHAPE_QUEUE,  /* OPT_WINDOW times as many: a ring of past gradients */
-    SHAPE_SCALAR, /* one number for the whole array */
-    SHAPE_ROWS,   /* one for each row of the last two dimensions */
-    SHAPE_COLS,   /* one for each column */
-    /* A square of the first dimension, or of all others together; nothing if that is beyond OPT_MAX_PRECONDITION_DIM */
-    SHAPE_FIRST_SQUARE,
-    SHAPE_OTHERS_SQUARE
-} state_shape;
-
-/* A state sits at the index the formulas know it by: m, v, s, t, u (see kernels.h). */
+/* A state of one array, with the options of its group. */
 typedef struct state_spec {
-    const char *name;
-    state_shape shape;
+    const char *name; /* NULL: the rule has no state at this index */
+    adamod_state_shape shape;
     double initial;
 } state_spec;
 
@@ -49,21 +37,27 @@ typedef struct rule_driver rule_driver;
 typedef struct rule {
     rule_id id; /* its place in tables of rules */
     const char *name;
-    const char *summary;
+    const char *summary, *source;
+    int year;
     const option_spec *options;
     int n_options;
-    int default_decay;
+    bool l2_decay; /* weight_decay is L2 decay unless the options say otherwise; false: decoupled */
     double default_weight_decay;
     const struct rule *alias;  /* the same under another name, with other defaults; NULL: there is none */
     const char *file_name;     /* of an alias: the rule's, which files of states have; NULL: its own */
     bool q8;                   /* its states can be kept in 8 bits */
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
-    bool together;             /* an update of some arrays depends on the others */
+    bool couples_arrays;       /* an update of one array depends on all others */
+    bool shaped;               /* the array's dimensions matter, not only the number of its elements */
+    bool sparse;               /* without momentum and decay, a gradient of 0 leaves an element as it is */
+    bool uncounted;            /* the number of an update matters only in the first */
     const rule_driver *driver; /* NULL: it is element-wise */
     /* Of rules with the driver sums.c: changes the coefficients by the sums over an array of count elements. */
     void (*finish)(const double *options, const double sum[2], int64_t count, adamod__coef_f64 *c);
-    /* Fills specs (all SHAPE_NONE before) for these options and this number of dimensions. */
-    void (*states)(const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
+    const adamod_rule_state *states;
+    int n_states;
+    /* Whether an optional state exists with these options and this number of dimensions. */
+    bool (*has_state)(const double *options, int ndim, const adamod_rule_state *state);
     /* Fills what the formula reads; c starts zeroed, with the common fields filled in afterwards. */
     void (*coefs)(const double *options, const step_info *info, adamod__coef_f64 *c);
 } rule;
@@ -74,6 +68,7 @@ extern const rule *const adamod__rules[RULE_COUNT];
 const rule *adamod__find_rule(const char *name);
 /* What files of states call it. */
 static inline const char *adamod__rule_in_files(const rule *r) { return r->file_name ? r->file_name : r->name; }
+static inline int adamod__default_decay(const rule *r) { return r->l2_decay ? DECAY_L2 : DECAY_DECOUPLED; }
 
 /* The option of this name, or NULL with the last error set. */
 const option_spec *adamod__find_option(const rule *r, const char *name);
@@ -84,9 +79,9 @@ number_range adamod__number_range(option_id id, adamod_type type);
 adamod_status adamod__check_number(const rule *r, const option_spec *o, double value, adamod_type type,
                                    const char *where);
 adamod_status adamod__check_numbers(const rule *r, const double *options, adamod_type type, const char *where);
-adamod_status adamod__check_together(const rule *r, const double *options, double base_lr, adamod_type type,
+adamod_status adamod__check_combined(const rule *r, const double *options, double base_lr, adamod_type type,
                                      const char *where);
-adamod_status adamod__together_fault(const rule *r, range_fault fault, double value, adamod_type type,
+adamod_status adamod__combined_fault(const rule *r, range_fault fault, double value, adamod_type type,
                                      const char *where);
 adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value);
 void adamod__default_options(const rule *r, double options[OPT_COUNT]);
@@ -95,6 +90,7 @@ const option_spec *adamod__option(const rule *r, int index);
 
 /* All the coefficients an update of one array reads. grad_scale stands for OPT_GRAD_SCALE, with the clipping in it. */
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale, adamod__coef_f64 *c);
+/* The states of an array of ndim dimensions, each at its index. */
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
 /* The element count and shape of a state; ADAMOD_ERROR_ARGUMENT if it overflows. */
 adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,

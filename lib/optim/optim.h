@@ -35,7 +35,7 @@ adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *fac
 adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts);
 
 /* Whether the update of a parameter depends on the others, so that they must be in one optimizer. */
-bool adamod__is_together(const adamod_optimizer *opt);
+bool adamod__couples_arrays(const adamod_optimizer *opt);
 
 /* ---- states in files ---- */
 

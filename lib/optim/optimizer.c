@@ -167,4 +167,4 @@ void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other) {
     for (int64_t i = 0; i < opt->n; i++) *other += strlen(opt->tensors[i].name) + 1;
 }
 
-bool adamod__is_together(const adamod_optimizer *opt) { return opt->rule->together; }
+bool adamod__couples_arrays(const adamod_optimizer *opt) { return opt->rule->couples_arrays; }

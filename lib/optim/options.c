@@ -179,7 +179,7 @@ adamod_status adamod__check_number(const rule *r, const option_spec *o, double v
                         adamod__type_name(type));
 }
 
-adamod_status adamod__together_fault(const rule *r, range_fault fault, double value, adamod_type type,
+adamod_status adamod__combined_fault(const rule *r, range_fault fault, double value, adamod_type type,
                                      const char *where) {
     char bound[32];
     const double most = adamod__number_range(fault == RANGE_RATE ? OPT_GRAD_SCALE : OPT_LR, type).most;
@@ -199,7 +199,7 @@ adamod_status adamod__check_numbers(const rule *r, const double *options, adamod
     for (int i = 0; !status && (o = adamod__option(r, i)); i++) {
         if (o->info.kind == ADAMOD_REAL) status = adamod__check_number(r, o, options[o->id], type, where);
     }
-    return status ? status : adamod__check_together(r, options, options[OPT_LR], type, where);
+    return status ? status : adamod__check_combined(r, options, options[OPT_LR], type, where);
 }
 
 adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value) {
@@ -235,14 +235,14 @@ void adamod__default_options(const rule *r, double options[OPT_COUNT]) {
     const option_spec *o;
     memset(options, 0, OPT_COUNT * sizeof *options);
     for (int i = 0; (o = adamod__option(r, i)); i++) options[o->id] = o->info.value;
-    options[OPT_DECAY] = r->default_decay;
+    options[OPT_DECAY] = adamod__default_decay(r);
     options[OPT_WEIGHT_DECAY] = r->default_weight_decay;
 }
 
 static adamod_status adamod__option_out(const rule *r, const option_spec *o, adamod_option *out) {
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
     *out = o->info;
-    if (o->id == OPT_DECAY) out->value = r->default_decay;
+    if (o->id == OPT_DECAY) out->value = adamod__default_decay(r);
     if (o->id == OPT_WEIGHT_DECAY) out->value = r->default_weight_decay;
     return ADAMOD_OK;
 }

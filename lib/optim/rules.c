@@ -47,26 +47,31 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 
 #define OPTION_BETA3                                                                                                   \
     OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the bound's average of learning rates; 0: no bound")
-/* Of rules that have a learning rate for each element. Their states have adamod__bound_state, their formulas BOUND. */
+/* Of rules that have a learning rate for each element. Their states have BOUND_STATE, their formulas BOUND. */
 #define OPTIONS_BOUND                                                                                                  \
     OPTION_CHOICE(BOUND, "bound", BOUND_NONE, adamod__bounds, 1,                                                       \
                   "momental: AdaMod's bound on each element's learning rate"),                                         \
         OPTION_BETA3
-static void adamod__bound_state(const double *o, state_spec *spec) {
-    if (adamod__bounded(o)) *spec = (state_spec){"exp_avg_lr", SHAPE_SAME, 0};
-}
 
-/* summary, default_decay and what else is special about it, as fields of a rule. */
+/* States: the index by which formulas know it (m, v, s, t, u: see kernels.h), its name, and fields of adamod_rule_state
+ * that are not 0. */
+#define STATE(place, ...)                                                                                              \
+    { .index = place, .name = __VA_ARGS__ }
+/* Exists where HAS_STATE says so. */
+#define OPTIONAL_STATE(place, ...)                                                                                     \
+    { .index = place, .presence = ADAMOD_STATE_OPTIONAL, .name = __VA_ARGS__ }
+#define HAS_STATE(rule) static bool adamod__##rule##_has_state(const double *o, int ndim, const adamod_rule_state *s)
+#define BOUND_STATE(place)                                                                                             \
+    { .index = place, .presence = ADAMOD_STATE_WITH_BOUND, .name = "exp_avg_lr" }
+#define ADAM_STATES STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), BOUND_STATE(2)
+
+#define RULE_FIELDS(rule_name)                                                                                         \
+    .id = RULE_##rule_name, .options = adamod__##rule_name##_options,                                                  \
+    .n_options = sizeof adamod__##rule_name##_options / sizeof(option_spec), .states = adamod__##rule_name##_states,   \
+    .n_states = sizeof adamod__##rule_name##_states / sizeof(adamod_rule_state), .coefs = adamod__##rule_name##_coefs
+/* summary, year, source and what else is special about it, as fields of a rule. */
 #define RULE_DEFINITION(rule_name, ...)                                                                                \
-    static const rule adamod__rule_##rule_name = {                                                                     \
-        .id = RULE_##rule_name,                                                                                        \
-        .name = #rule_name,                                                                                            \
-        .options = adamod__##rule_name##_options,                                                                      \
-        .n_options = sizeof adamod__##rule_name##_options / sizeof(option_spec),                                       \
-        .states = adamod__##rule_name##_states,                                                                        \
-        .coefs = adamod__##rule_name##_coefs,                                                                          \
-        __VA_ARGS__,                                                                                                   \
-    }
+    static const rule adamod__rule_##rule_name = {RULE_FIELDS(rule_name), .name = #rule_name, __VA_ARGS__}
 #define RULE_DRIVER(rule_name) extern const rule_driver adamod__##rule_name##_driver
 
 /* Of rules with the driver sums.c. */
@@ -98,6 +103,37 @@ const char *adamod_rule_summary(int index) {
     return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->summary : NULL;
 }
 
+adamod_status adamod_rule_info(const char *rule_name, adamod_rule *out, size_t size) {
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    adamod_rule info = {
+        .name = adamod__rule_in_files(r),
+        .summary = r->summary,
+        .source = r->source,
+        .year = r->year,
+        .n_states = r->n_states,
+        .states = r->states,
+        .shaped = r->shaped,
+        .whole_arrays = r->driver != NULL,
+        .couples_arrays = r->couples_arrays,
+        .sparse_gradients = r->sparse,
+        .q8_states = r->q8,
+        .averages = r->averages,
+        .uncounted = r->uncounted,
+    };
+    for (int i = 0; i < r->n_options; i++) {
+        if (r->options[i].id == OPT_BOUND) info.bound = ADAMOD_BOUND_OPTION;
+    }
+    for (int i = 0; i < r->n_states; i++) {
+        if (r->states[i].presence == ADAMOD_STATE_ALWAYS && !strcmp(r->states[i].name, "exp_avg_lr"))
+            info.bound = ADAMOD_BOUND_ALWAYS;
+    }
+    memset(out, 0, size);
+    memcpy(out, &info, size < sizeof info ? size : sizeof info);
+    return ADAMOD_OK;
+}
+
 const char *adamod__rule_alias(int index, const char **summary) {
     const rule *alias = index >= 0 && index < RULE_COUNT ? adamod__rules[index]->alias : NULL;
     if (alias && summary) *summary = alias->summary;
@@ -111,19 +147,32 @@ void adamod__coefs(const rule *r, const double *options, const step_info *info, 
     adamod__common_coefs(options, grad_scale, c);
 }
 
-adamod_status adamod__check_together(const rule *r, const double *options, double base_lr, adamod_type type,
+adamod_status adamod__check_combined(const rule *r, const double *options, double base_lr, adamod_type type,
                                      const char *where) {
     const double rates = adamod__number_range(OPT_GRAD_SCALE, type).most;
     const double factors = adamod__number_range(OPT_LR, type).most;
-    const range_fault fault = adamod__fault_together(options, base_lr, rates, factors);
+    const range_fault fault = adamod__fault_combined(options, base_lr, rates, factors);
     if (!fault) return ADAMOD_OK;
     const double value = fault == RANGE_RATE ? adamod__rate_of_zeros(options) : adamod__final_lr(options, base_lr);
-    return adamod__together_fault(r, fault, value, type, where);
+    return adamod__combined_fault(r, fault, value, type, where);
+}
+
+static bool adamod__has_state(const rule *r, const double *options, int ndim, const adamod_rule_state *s) {
+    switch (s->presence) {
+        case ADAMOD_STATE_WITH_BOUND: return adamod__bounded(options);
+        case ADAMOD_STATE_OPTIONAL: return r->has_state(options, ndim, s);
+        default: return true;
+    }
 }
 
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]) {
     memset(specs, 0, ADAMOD_MAX_STATES * sizeof *specs);
-    r->states(options, ndim, specs);
+    for (int i = 0; i < r->n_states; i++) {
+        const adamod_rule_state *s = &r->states[i];
+        if (!adamod__has_state(r, options, ndim, s)) continue;
+        const double initial = s->begins == ADAMOD_BEGINS_AT_OPTION ? options[OPT_INITIAL] : 0;
+        specs[s->index] = (state_spec){s->name, s->shape, initial};
+    }
 }
 
 /* One side of a square state; 0: there is none. */
@@ -134,18 +183,19 @@ static int64_t adamod__square_side(const double *options, int ndim, const int64_
 
 adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
                                  adamod_state_desc *out) {
+    *out = (adamod_state_desc){0};
+    if (!spec->name) return ADAMOD_OK;
     *out = (adamod_state_desc){.name = spec->name, .initial = spec->initial, .ndim = ndim};
     if (ndim > 0) memcpy(out->shape, shape, (size_t)ndim * sizeof *shape);
     switch (spec->shape) {
-        case SHAPE_NONE: *out = (adamod_state_desc){0}; return ADAMOD_OK;
-        case SHAPE_SAME: break;
-        case SHAPE_SCALAR: out->ndim = 0; break;
-        case SHAPE_ROWS: out->ndim--; break;
-        case SHAPE_COLS:
+        case ADAMOD_SHAPE_SAME: break;
+        case ADAMOD_SHAPE_SCALAR: out->ndim = 0; break;
+        case ADAMOD_SHAPE_ROWS: out->ndim--; break;
+        case ADAMOD_SHAPE_COLS:
             out->ndim--;
             out->shape[ndim - 2] = shape[ndim - 1];
             break;
-        case SHAPE_QUEUE:
+        case ADAMOD_SHAPE_QUEUE:
             if (ndim == ADAMOD_MAX_DIMS) {
                 return adamod__fail(ADAMOD_ERROR_ARGUMENT, "a queue of gradients needs at most %d dimensions, got %d",
                                     ADAMOD_MAX_DIMS - 1, ndim);
@@ -154,11 +204,11 @@ adamod_status adamod__state_size(const state_spec *spec, const double *options, 
             out->shape[0] = (int64_t)options[OPT_WINDOW];
             out->ndim++;
             break;
-        case SHAPE_FIRST_SQUARE:
-        case SHAPE_OTHERS_SQUARE:
+        case ADAMOD_SHAPE_FIRST_SQUARE:
+        case ADAMOD_SHAPE_OTHERS_SQUARE:
             out->ndim = 2;
             out->shape[0] = out->shape[1] =
-                adamod__square_side(options, ndim, shape, spec->shape == SHAPE_FIRST_SQUARE);
+                adamod__square_side(options, ndim, shape, spec->shape == ADAMOD_SHAPE_FIRST_SQUARE);
             break;
     }
     for (int d = out->ndim; d < ADAMOD_MAX_DIMS; d++) out->shape[d] = 0;

@@ -21,7 +21,7 @@ static adamod_status adamod__schedule_options(adamod_optimizer *opt, int64_t t) 
         for (int i = 0; i < RANGE_TYPES; i++) {
             if (!x->computes[i]) continue;
             const adamod_type type = i == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32;
-            ADAMOD__TRY(adamod__check_together(opt->rule, x->effective, x->options[OPT_LR], type, NULL));
+            ADAMOD__TRY(adamod__check_combined(opt->rule, x->effective, x->options[OPT_LR], type, NULL));
         }
     }
     return ADAMOD_OK;

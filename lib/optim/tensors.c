@@ -51,7 +51,7 @@ static bool adamod__any_state(const adamod_optimizer *opt, const tensor *t, int 
     tensor *mutable = (tensor *)(uintptr_t)t;
     *out = (state_ref){0};
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
-        if (specs[i].shape == SHAPE_NONE) continue;
+        if (!specs[i].name) continue;
         const int parts = adamod__state_type(opt, t) == ADAMOD_Q8 ? 2 : 1; /* codes and scales */
         if (index >= parts) {
             index -= parts;

@@ -85,8 +85,9 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
     adamod__states(w->rule, item->options, x->ndim, specs);
     b.state_type = x->state_type == ADAMOD_BF16 || x->state_type == ADAMOD_Q8 ? x->state_type : b.compute;
     for (int i = 0; i < KERNEL_STATES; i++) {
-        if (specs[i].shape != SHAPE_SAME && specs[i].shape != SHAPE_QUEUE) continue;
-        b.state[i] = adamod__state_base(item, b.state_type, i, specs[i].shape == SHAPE_QUEUE);
+        const bool queue = specs[i].shape == ADAMOD_SHAPE_QUEUE;
+        if (!specs[i].name || (specs[i].shape != ADAMOD_SHAPE_SAME && !queue)) continue;
+        b.state[i] = adamod__state_base(item, b.state_type, i, queue);
         b.scale[i] = x->scale[i];
     }
     b.transform = coef->l2 != 0 || coef->clip < INFINITY;

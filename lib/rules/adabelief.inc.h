@@ -44,10 +44,8 @@ COEFS(adabelief) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adabelief_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__adam_states(o, ndim, specs);
-    specs[1].name = "exp_avg_var";
-}
+static const adamod_rule_state adamod__adabelief_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_var"),
+                                                             BOUND_STATE(2)};
 
 static const option_spec adamod__adabelief_options[] = {
     OPTION_LR(1e-3),
@@ -58,7 +56,7 @@ static const option_spec adamod__adabelief_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(adabelief, .summary = "divides by how far gradients were from their average",
-                .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(adabelief, .summary = "divides by how far gradients were from their average", .year = 2020,
+                .source = "arXiv 2010.07468");
 
 #endif

@@ -48,13 +48,10 @@ COEFS(amsbound) { adamod__adabound_coefs(o, info, c); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adabound_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__adam_states(o, ndim, specs);
-}
+static const adamod_rule_state adamod__adabound_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq")};
 
-static void adamod__amsbound_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__amsgrad_states(o, ndim, specs);
-}
+static const adamod_rule_state adamod__amsbound_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"),
+                                                            STATE(2, "max_exp_avg_sq")};
 
 static const option_spec adamod__adabound_options[] = {
     OPTION_LR(1e-3),
@@ -66,7 +63,8 @@ static const option_spec adamod__adabound_options[] = {
 };
 #define adamod__amsbound_options adamod__adabound_options
 
-RULE_DEFINITION(adabound, .summary = "Adam clipped to bounds that close in on sgd", .default_decay = DECAY_DECOUPLED);
-RULE_DEFINITION(amsbound, .summary = "AdaBound with the largest v so far", .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(adabound, .summary = "Adam clipped to bounds that close in on sgd", .year = 2019,
+                .source = "arXiv 1902.09843");
+RULE_DEFINITION(amsbound, .summary = "AdaBound with the largest v so far", .year = 2019, .source = "arXiv 1902.09843");
 
 #endif

@@ -37,12 +37,8 @@ COEFS(adadelta) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adadelta_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
-    specs[2] = (state_spec){"acc_delta", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[3]);
-}
+static const adamod_rule_state adamod__adadelta_states[] = {STATE(1, "square_avg"), STATE(2, "acc_delta"),
+                                                            BOUND_STATE(3)};
 
 static const option_spec adamod__adadelta_options[] = {
     OPTION_LR(1.0),
@@ -51,6 +47,7 @@ static const option_spec adamod__adadelta_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(adadelta, .summary = "steps as large as past steps were, without a unit", .default_decay = DECAY_L2);
+RULE_DEFINITION(adadelta, .summary = "steps as large as past steps were, without a unit", .year = 2012,
+                .source = "arXiv 1212.5701", .l2_decay = true);
 
 #endif

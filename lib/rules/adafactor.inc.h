@@ -44,15 +44,17 @@ COEFS(adafactor) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adafactor_states(const double *o, int ndim, state_spec specs[]) {
-    if (o[OPT_BETA1] != 0) specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    if (ndim >= 2) {
-        specs[1] = (state_spec){"exp_avg_sq_row", SHAPE_ROWS, 0};
-        specs[2] = (state_spec){"exp_avg_sq_col", SHAPE_COLS, 0};
-    } else {
-        specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    }
-    adamod__bound_state(o, &specs[3]);
+static const adamod_rule_state adamod__adafactor_states[] = {
+    OPTIONAL_STATE(0, "exp_avg"),
+    OPTIONAL_STATE(1, "exp_avg_sq_row", .shape = ADAMOD_SHAPE_ROWS),
+    OPTIONAL_STATE(2, "exp_avg_sq_col", .shape = ADAMOD_SHAPE_COLS),
+    OPTIONAL_STATE(1, "exp_avg_sq"),
+    BOUND_STATE(3),
+};
+
+HAS_STATE(adafactor) {
+    if (s->index == 0) return o[OPT_BETA1] != 0;
+    return (s->shape == ADAMOD_SHAPE_SAME) == (ndim < 2);
 }
 
 static const option_spec adamod__adafactor_options[] = {
@@ -71,8 +73,9 @@ static const option_spec adamod__adafactor_options[] = {
 };
 
 RULE_DRIVER(adafactor);
-RULE_DEFINITION(adafactor, .summary = "Adam's v as the product of a row and a column, for matrices",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adafactor_driver);
+RULE_DEFINITION(adafactor, .summary = "Adam's v as the product of a row and a column, for matrices", .year = 2018,
+                .source = "arXiv 1804.04235", .driver = &adamod__adafactor_driver, .shaped = true,
+                .has_state = adamod__adafactor_has_state);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

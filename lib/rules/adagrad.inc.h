@@ -30,11 +30,8 @@ COEFS(adagrad) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adagrad_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[1] = (state_spec){"sum", SHAPE_SAME, o[OPT_INITIAL]};
-    adamod__bound_state(o, &specs[2]);
-}
+static const adamod_rule_state adamod__adagrad_states[] = {STATE(1, "sum", .begins = ADAMOD_BEGINS_AT_OPTION),
+                                                           BOUND_STATE(2)};
 
 static const option_spec adamod__adagrad_options[] = {
     OPTION_LR(1e-2),
@@ -44,7 +41,7 @@ static const option_spec adamod__adagrad_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(adagrad, .summary = "divides by the root of the sum of all squared gradients",
-                .default_decay = DECAY_L2);
+RULE_DEFINITION(adagrad, .summary = "divides by the root of the sum of all squared gradients", .year = 2011,
+                .source = "JMLR 12, 2121–2159", .l2_decay = true, .sparse = true);
 
 #endif

@@ -48,12 +48,7 @@ COEFS(amsgrad) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adam_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[2]);
-}
+static const adamod_rule_state adamod__adam_states[] = {ADAM_STATES};
 
 static const option_spec adamod__adam_options[] = {
     OPTION_LR(1e-3),
@@ -67,27 +62,21 @@ static const option_spec adamod__adam_options[] = {
 
 /* AdamW: Loshchilov and Hutter, arXiv 1711.05101, with PyTorch's weight_decay. */
 static const rule adamod__rule_adamw = {
-    .id = RULE_adam,
+    RULE_FIELDS(adam),
     .name = "adamw",
     .file_name = "adam",
     .summary = "adam with weight_decay 0.01, as in PyTorch",
-    .options = adamod__adam_options,
-    .n_options = sizeof adamod__adam_options / sizeof(option_spec),
-    .states = adamod__adam_states,
-    .coefs = adamod__adam_coefs,
-    .default_decay = DECAY_DECOUPLED,
+    .year = 2017,
+    .source = "arXiv 1711.05101",
     .default_weight_decay = 0.01,
     .q8 = true,
 };
 
-RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is AdamW", .default_decay = DECAY_DECOUPLED,
-                .alias = &adamod__rule_adamw, .q8 = true);
+RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is AdamW", .year = 2014,
+                .source = "arXiv 1412.6980", .alias = &adamod__rule_adamw, .q8 = true);
 
-static void adamod__amsgrad_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__adam_states(o, ndim, specs);
-    specs[2] = (state_spec){"max_exp_avg_sq", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[3]);
-}
+static const adamod_rule_state adamod__amsgrad_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"),
+                                                           STATE(2, "max_exp_avg_sq"), BOUND_STATE(3)};
 
 static const option_spec adamod__amsgrad_options[] = {
     OPTION_LR(1e-3),
@@ -100,6 +89,6 @@ static const option_spec adamod__amsgrad_options[] = {
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it"),
 };
 
-RULE_DEFINITION(amsgrad, .summary = "Adam with the largest v so far", .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(amsgrad, .summary = "Adam with the largest v so far", .year = 2018, .source = "arXiv 1904.09237");
 
 #endif

@@ -30,19 +30,14 @@ COEFS(adamax) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adamax_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_inf", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[2]);
-}
+static const adamod_rule_state adamod__adamax_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_inf"), BOUND_STATE(2)};
 
 static const option_spec adamod__adamax_options[] = {
     OPTION_LR(2e-3),  OPTION_BETA1(0.9), OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the largest gradient"),
     OPTION_EPS(1e-8), OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(adamax, .summary = "Adam with the largest gradient in place of the root mean square",
-                .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(adamax, .summary = "Adam with the largest gradient in place of the root mean square", .year = 2014,
+                .source = "arXiv 1412.6980");
 
 #endif

@@ -32,12 +32,8 @@ COEFS(adamod) { adamod__moments(o, info, c); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adamod_states(const double *o, int ndim, state_spec specs[]) {
-    (void)o, (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    specs[2] = (state_spec){"exp_avg_lr", SHAPE_SAME, 0};
-}
+static const adamod_rule_state adamod__adamod_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"),
+                                                          STATE(2, "exp_avg_lr")};
 
 static const option_spec adamod__adamod_options[] = {
     OPTION_LR(1e-3),
@@ -49,7 +45,7 @@ static const option_spec adamod__adamod_options[] = {
                   "variant of the formula: where the bias corrections are"),
 };
 
-RULE_DEFINITION(adamod, .summary = "Adam bounded by a running average of each element's learning rate",
-                .default_decay = DECAY_DECOUPLED, .q8 = true);
+RULE_DEFINITION(adamod, .summary = "Adam bounded by a running average of each element's learning rate", .year = 2019,
+                .source = "arXiv 1910.12249", .q8 = true);
 
 #endif

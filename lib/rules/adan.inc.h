@@ -43,14 +43,8 @@ COEFS(adan) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adan_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    specs[2] = (state_spec){"exp_avg_diff", SHAPE_SAME, 0};
-    specs[3] = (state_spec){"neg_pre_grad", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[4]);
-}
+static const adamod_rule_state adamod__adan_states[] = {
+    STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "exp_avg_diff"), STATE(3, "neg_pre_grad"), BOUND_STATE(4)};
 
 static const option_spec adamod__adan_options[] = {
     OPTION_LR(1e-3),
@@ -61,6 +55,7 @@ static const option_spec adamod__adan_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(adan, .summary = "Adam with an average of the changes of gradients", .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(adan, .summary = "Adam with an average of the changes of gradients", .year = 2022,
+                .source = "arXiv 2208.06677");
 
 #endif

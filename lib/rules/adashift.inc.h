@@ -59,13 +59,19 @@ COEFS(adashift) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adashift_states(const double *o, int ndim, state_spec specs[]) {
+static const adamod_rule_state adamod__adashift_states[] = {
+    STATE(0, "exp_avg"),
+    OPTIONAL_STATE(1, "exp_avg_sq"),
+    OPTIONAL_STATE(1, "exp_avg_sq", .shape = ADAMOD_SHAPE_SCALAR),
+    STATE(2, "grad_queue", .shape = ADAMOD_SHAPE_QUEUE),
+    OPTIONAL_STATE(3, "exp_avg_lr"),
+    OPTIONAL_STATE(3, "exp_avg_lr", .shape = ADAMOD_SHAPE_SCALAR),
+};
+
+HAS_STATE(adashift) {
     (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", o[OPT_SPATIAL] == SPATIAL_MAX ? SHAPE_SCALAR : SHAPE_SAME, 0};
-    specs[2] = (state_spec){"grad_queue", SHAPE_QUEUE, 0};
-    adamod__bound_state(o, &specs[3]);
-    if (adamod__bounded(o)) specs[3].shape = specs[1].shape;
+    const bool scalar = o[OPT_SPATIAL] == SPATIAL_MAX;
+    return (s->shape == ADAMOD_SHAPE_SCALAR) == scalar && (s->index == 1 || adamod__bounded(o));
 }
 
 static const char *const adamod__spatials[] = {"max", "none", NULL};
@@ -81,8 +87,9 @@ static const option_spec adamod__adashift_options[] = {
 };
 
 RULE_DRIVER(adashift);
-RULE_DEFINITION(adashift, .summary = "Adam with a gradient in v that is n updates old",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adashift_driver);
+RULE_DEFINITION(adashift, .summary = "Adam with a gradient in v that is n updates old", .year = 2018,
+                .source = "arXiv 1810.00143", .driver = &adamod__adashift_driver,
+                .has_state = adamod__adashift_has_state);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

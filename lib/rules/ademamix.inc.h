@@ -54,13 +54,8 @@ COEFS(ademamix) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__ademamix_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"exp_avg_fast", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    specs[2] = (state_spec){"exp_avg_slow", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[3]);
-}
+static const adamod_rule_state adamod__ademamix_states[] = {STATE(0, "exp_avg_fast"), STATE(1, "exp_avg_sq"),
+                                                            STATE(2, "exp_avg_slow"), BOUND_STATE(3)};
 
 static const option_spec adamod__ademamix_options[] = {
     OPTION_LR(1e-3),
@@ -75,6 +70,7 @@ static const option_spec adamod__ademamix_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(ademamix, .summary = "Adam with a second, slow average of gradients", .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(ademamix, .summary = "Adam with a second, slow average of gradients", .year = 2024,
+                .source = "arXiv 2409.03137");
 
 #endif

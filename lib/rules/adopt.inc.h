@@ -53,7 +53,7 @@ COEFS(adopt) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__adopt_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
+static const adamod_rule_state adamod__adopt_states[] = {ADAM_STATES};
 
 static const option_spec adamod__adopt_options[] = {
     OPTION_LR(1e-3),
@@ -64,6 +64,7 @@ static const option_spec adamod__adopt_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(adopt, .summary = "Adam that divides by the v of the update before", .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(adopt, .summary = "Adam that divides by the v of the update before", .year = 2024,
+                .source = "arXiv 2411.02853");
 
 #endif

@@ -62,7 +62,7 @@ static ADAMOD__DEVICE double adamod__rate_of_zeros(const double *o) {
 
 /* Whether options that are all within their ranges make numbers that are not. rates: of anything; factors: of lr. That
  * rate must be finite, since it is multiplied by a zero. */
-static ADAMOD__DEVICE range_fault adamod__fault_together(const double *o, double base_lr, double rates,
+static ADAMOD__DEVICE range_fault adamod__fault_combined(const double *o, double base_lr, double rates,
                                                          double factors) {
     /* quotients are slow on a device, so the other way round first */
     const bool rate = o[OPT_LR] <= rates * o[OPT_EPS] * (1 - o[OPT_BETA1]);

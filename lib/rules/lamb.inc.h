@@ -57,7 +57,7 @@ FINISH(lamb)
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__lamb_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
+static const adamod_rule_state adamod__lamb_states[] = {ADAM_STATES};
 
 static const option_spec adamod__lamb_options[] = {
     OPTION_LR(1e-3),
@@ -68,8 +68,8 @@ static const option_spec adamod__lamb_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(lamb, .summary = "Adam whose steps are as long as lr times the array", .default_decay = DECAY_DECOUPLED,
-                .driver = &adamod__sums_driver, .finish = adamod__lamb_finish);
+RULE_DEFINITION(lamb, .summary = "Adam whose steps are as long as lr times the array", .year = 2019,
+                .source = "arXiv 1904.00962", .driver = &adamod__sums_driver, .finish = adamod__lamb_finish);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

@@ -32,10 +32,7 @@ COEFS(lion) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__lion_states(const double *o, int ndim, state_spec specs[]) {
-    (void)o, (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-}
+static const adamod_rule_state adamod__lion_states[] = {STATE(0, "exp_avg")};
 
 static const option_spec adamod__lion_options[] = {
     OPTION_LR(1e-4),
@@ -43,6 +40,7 @@ static const option_spec adamod__lion_options[] = {
     OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of gradients"),
 };
 
-RULE_DEFINITION(lion, .summary = "the sign of an average of gradients", .default_decay = DECAY_DECOUPLED, .q8 = true);
+RULE_DEFINITION(lion, .summary = "the sign of an average of gradients", .year = 2023, .source = "arXiv 2302.06675",
+                .q8 = true, .uncounted = true);
 
 #endif

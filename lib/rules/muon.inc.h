@@ -80,13 +80,15 @@ COEFS(muon) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__muon_states(const double *o, int ndim, state_spec specs[]) {
-    if (ndim >= 2 && o[OPT_USE_MUON] != 0) {
-        specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
-    } else {
-        specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-        specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    }
+static const adamod_rule_state adamod__muon_states[] = {
+    OPTIONAL_STATE(0, "momentum_buffer"),
+    OPTIONAL_STATE(0, "exp_avg"),
+    OPTIONAL_STATE(1, "exp_avg_sq"),
+};
+
+HAS_STATE(muon) {
+    const bool orthogonal = ndim >= 2 && o[OPT_USE_MUON] != 0;
+    return (s == adamod__muon_states) == orthogonal;
 }
 
 static const char *const adamod__adjustments[] = {"original", "match_rms_adamw", "spectral_unclamped", NULL};
@@ -110,8 +112,9 @@ static const option_spec adamod__muon_options[] = {
 };
 
 RULE_DRIVER(muon);
-RULE_DEFINITION(muon, .summary = "momentum made orthogonal, for matrices; AdamW for other arrays",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__muon_driver);
+RULE_DEFINITION(muon, .summary = "momentum made orthogonal, for matrices; AdamW for other arrays", .year = 2024,
+                .source = "kellerjordan.github.io/posts/muon", .driver = &adamod__muon_driver, .shaped = true,
+                .has_state = adamod__muon_has_state);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

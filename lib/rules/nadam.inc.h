@@ -42,7 +42,7 @@ COEFS(nadam) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__nadam_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
+static const adamod_rule_state adamod__nadam_states[] = {ADAM_STATES};
 
 static const option_spec adamod__nadam_options[] = {
     OPTION_LR(2e-3),
@@ -53,6 +53,6 @@ static const option_spec adamod__nadam_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(nadam, .summary = "Adam with Nesterov's momentum", .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(nadam, .summary = "Adam with Nesterov's momentum", .year = 2016, .source = "Dozat, ICLR workshop");
 
 #endif

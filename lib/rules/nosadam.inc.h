@@ -37,9 +37,7 @@ COEFS(nosadam) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__nosadam_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__adam_states(o, ndim, specs);
-}
+static const adamod_rule_state adamod__nosadam_states[] = {ADAM_STATES};
 
 static const option_spec adamod__nosadam_options[] = {
     OPTION_LR(1e-3),
@@ -50,7 +48,7 @@ static const option_spec adamod__nosadam_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(nosadam, .summary = "Adam that weighs past gradients more than new ones in v",
-                .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(nosadam, .summary = "Adam that weighs past gradients more than new ones in v", .year = 2018,
+                .source = "arXiv 1805.07557");
 
 #endif

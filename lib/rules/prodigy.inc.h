@@ -62,17 +62,16 @@ COEFS(prodigy) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__prodigy_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    specs[2] = (state_spec){"s", SHAPE_SAME, 0};
-    specs[3] = (state_spec){"p0", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[4]);
-    specs[5] = (state_spec){"d", SHAPE_SCALAR, 0};
-    specs[6] = (state_spec){"d_max", SHAPE_SCALAR, 0};
-    specs[7] = (state_spec){"d_numerator", SHAPE_SCALAR, 0};
-}
+static const adamod_rule_state adamod__prodigy_states[] = {
+    STATE(0, "exp_avg"),
+    STATE(1, "exp_avg_sq"),
+    STATE(2, "s"),
+    STATE(3, "p0", .begins = ADAMOD_BEGINS_AS_PARAM),
+    BOUND_STATE(4),
+    STATE(5, "d", .shape = ADAMOD_SHAPE_SCALAR),
+    STATE(6, "d_max", .shape = ADAMOD_SHAPE_SCALAR),
+    STATE(7, "d_numerator", .shape = ADAMOD_SHAPE_SCALAR),
+};
 
 static const option_spec adamod__prodigy_options[] = {
     OPTION_REAL(LR, "lr", 1, 0, INFINITY, 1, "factor of d in the learning rate; the authors advise 1"),
@@ -89,8 +88,8 @@ static const option_spec adamod__prodigy_options[] = {
 };
 
 RULE_DRIVER(prodigy);
-RULE_DEFINITION(prodigy, .summary = "Adam that estimates its learning rate from how far it has come",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__prodigy_driver, .together = true);
+RULE_DEFINITION(prodigy, .summary = "Adam that estimates its learning rate from how far it has come", .year = 2023,
+                .source = "arXiv 2306.06101", .driver = &adamod__prodigy_driver, .couples_arrays = true);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

@@ -37,13 +37,13 @@ COEFS(radam) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
+static const adamod_rule_state adamod__radam_states[] = {ADAM_STATES};
 
 static const option_spec adamod__radam_options[] = {
     OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(radam, .summary = "Adam whose early learning rates are rectified by their variance",
-                .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(radam, .summary = "Adam whose early learning rates are rectified by their variance", .year = 2019,
+                .source = "arXiv 1908.03265");
 
 #endif

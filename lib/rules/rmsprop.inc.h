@@ -82,12 +82,12 @@ COEFS(rmsprop) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__rmsprop_states(const double *o, int ndim, state_spec specs[]) {
+static const adamod_rule_state adamod__rmsprop_states[] = {OPTIONAL_STATE(0, "momentum_buffer"), STATE(1, "square_avg"),
+                                                           OPTIONAL_STATE(2, "grad_avg"), BOUND_STATE(3)};
+
+HAS_STATE(rmsprop) {
     (void)ndim;
-    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
-    if (o[OPT_CENTERED] != 0) specs[2] = (state_spec){"grad_avg", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[3]);
+    return o[s->index == 0 ? OPT_MOMENTUM : OPT_CENTERED] != 0;
 }
 
 static const option_spec adamod__rmsprop_options[] = {
@@ -99,7 +99,7 @@ static const option_spec adamod__rmsprop_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(rmsprop, .summary = "divides by a running root mean square of the gradients",
-                .default_decay = DECAY_L2);
+RULE_DEFINITION(rmsprop, .summary = "divides by a running root mean square of the gradients", .year = 2012,
+                .source = "Coursera lecture 6.5", .l2_decay = true, .has_state = adamod__rmsprop_has_state);
 
 #endif

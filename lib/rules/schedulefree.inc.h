@@ -76,17 +76,10 @@ COEFS(schedulefree_sgd) { adamod__schedulefree(o, info, o[OPT_BETA1], c); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__schedulefree_adamw_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"z", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[2]);
-}
+static const adamod_rule_state adamod__schedulefree_adamw_states[] = {STATE(0, "z", .begins = ADAMOD_BEGINS_AS_PARAM),
+                                                                      STATE(1, "exp_avg_sq"), BOUND_STATE(2)};
 
-static void adamod__schedulefree_sgd_states(const double *o, int ndim, state_spec specs[]) {
-    (void)o, (void)ndim;
-    specs[0] = (state_spec){"z", SHAPE_SAME, 0};
-}
+static const adamod_rule_state adamod__schedulefree_sgd_states[] = {STATE(0, "z", .begins = ADAMOD_BEGINS_AS_PARAM)};
 
 #define SCHEDULEFREE_OPTIONS                                                                                           \
     OPTION_REAL(BETA1, "beta1", 0.9, 0.01, 1, 1, "weight of the average x in y; from 0.01 on"),                        \
@@ -105,9 +98,9 @@ static const option_spec adamod__schedulefree_sgd_options[] = {
     SCHEDULEFREE_OPTIONS,
 };
 
-RULE_DEFINITION(schedulefree_adamw, .summary = "AdamW that averages its path in place of a schedule",
-                .default_decay = DECAY_DECOUPLED, .averages = true);
-RULE_DEFINITION(schedulefree_sgd, .summary = "sgd that averages its path in place of a schedule",
-                .default_decay = DECAY_DECOUPLED, .averages = true);
+RULE_DEFINITION(schedulefree_adamw, .summary = "AdamW that averages its path in place of a schedule", .year = 2024,
+                .source = "arXiv 2405.15682", .averages = true);
+RULE_DEFINITION(schedulefree_sgd, .summary = "sgd that averages its path in place of a schedule", .year = 2024,
+                .source = "arXiv 2405.15682", .averages = true);
 
 #endif

@@ -39,9 +39,11 @@ COEFS(sgd) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__sgd_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
+static const adamod_rule_state adamod__sgd_states[] = {OPTIONAL_STATE(0, "momentum_buffer")};
+
+HAS_STATE(sgd) {
+    (void)ndim, (void)s;
+    return o[OPT_MOMENTUM] != 0;
 }
 
 static const option_spec adamod__sgd_options[] = {
@@ -51,7 +53,8 @@ static const option_spec adamod__sgd_options[] = {
     OPTION_SWITCH(NESTEROV, "nesterov", 0, 0, "1: Nesterov's momentum"),
 };
 
-RULE_DEFINITION(sgd, .summary = "stochastic gradient descent, with momentum, dampening, Nesterov",
-                .default_decay = DECAY_L2, .q8 = true);
+RULE_DEFINITION(sgd, .summary = "stochastic gradient descent, with momentum, dampening, Nesterov", .year = 1951,
+                .source = "Robbins, Monro; Polyak 1964", .l2_decay = true, .q8 = true, .uncounted = true,
+                .sparse = true, .has_state = adamod__sgd_has_state);
 
 #endif

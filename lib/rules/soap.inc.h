@@ -58,15 +58,18 @@ COEFS(soap) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__soap_states(const double *o, int ndim, state_spec specs[]) {
-    (void)o;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-    if (ndim < 2) return;
-    specs[2] = (state_spec){"GG_0", SHAPE_FIRST_SQUARE, 0};
-    specs[3] = (state_spec){"GG_1", SHAPE_OTHERS_SQUARE, 0};
-    specs[4] = (state_spec){"Q_0", SHAPE_FIRST_SQUARE, 0};
-    specs[5] = (state_spec){"Q_1", SHAPE_OTHERS_SQUARE, 0};
+static const adamod_rule_state adamod__soap_states[] = {
+    STATE(0, "exp_avg"),
+    STATE(1, "exp_avg_sq"),
+    OPTIONAL_STATE(2, "GG_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),
+    OPTIONAL_STATE(3, "GG_1", .shape = ADAMOD_SHAPE_OTHERS_SQUARE),
+    OPTIONAL_STATE(4, "Q_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),
+    OPTIONAL_STATE(5, "Q_1", .shape = ADAMOD_SHAPE_OTHERS_SQUARE),
+};
+
+HAS_STATE(soap) {
+    (void)o, (void)s;
+    return ndim >= 2;
 }
 
 static const option_spec adamod__soap_options[] = {
@@ -83,8 +86,9 @@ static const option_spec adamod__soap_options[] = {
 };
 
 RULE_DRIVER(soap);
-RULE_DEFINITION(soap, .summary = "Adam in the eigenbasis of Shampoo, for matrices", .default_decay = DECAY_DECOUPLED,
-                .driver = &adamod__soap_driver);
+RULE_DEFINITION(soap, .summary = "Adam in the eigenbasis of Shampoo, for matrices", .year = 2024,
+                .source = "arXiv 2409.11321", .driver = &adamod__soap_driver, .shaped = true,
+                .has_state = adamod__soap_has_state);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

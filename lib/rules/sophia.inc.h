@@ -39,12 +39,7 @@ COEFS(sophia) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__sophia_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"hessian", SHAPE_SAME, 0};
-    adamod__bound_state(o, &specs[2]);
-}
+static const adamod_rule_state adamod__sophia_states[] = {STATE(0, "exp_avg"), STATE(1, "hessian"), BOUND_STATE(2)};
 
 static const option_spec adamod__sophia_options[] = {
     OPTION_LR(1e-4),
@@ -55,7 +50,7 @@ static const option_spec adamod__sophia_options[] = {
     OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(sophia, .summary = "divides by a Hessian's diagonal that the caller gives, and clips",
-                .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(sophia, .summary = "divides by a Hessian's diagonal that the caller gives, and clips", .year = 2023,
+                .source = "arXiv 2305.14342");
 
 #endif

@@ -55,16 +55,14 @@ FINISH(stableadamw)
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static void adamod__stableadamw_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__adam_states(o, ndim, specs);
-}
+static const adamod_rule_state adamod__stableadamw_states[] = {ADAM_STATES};
 
 static const option_spec adamod__stableadamw_options[] = {
     OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.99), OPTION_EPS(1e-6), OPTIONS_BOUND,
 };
 
-RULE_DEFINITION(stableadamw, .summary = "AdamW that steps less where gradients are larger than they were",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__sums_driver, .finish = adamod__stableadamw_finish);
+RULE_DEFINITION(stableadamw, .summary = "AdamW that steps less where gradients are larger than they were", .year = 2023,
+                .source = "arXiv 2304.13013", .driver = &adamod__sums_driver, .finish = adamod__stableadamw_finish);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

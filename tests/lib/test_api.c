@@ -190,6 +190,78 @@ TEST(rules_by_index) {
     CHECK(adamod_rule_name(INT32_MAX) == NULL);
 }
 
+/* For every rule: its states are those that adamod_state_at finds for some options and shapes, and all of them. */
+static void check_states(const adamod_rule *info) {
+    bool found[2 * ADAMOD_MAX_STATES] = {false};
+    CHECK(info->n_states <= 2 * ADAMOD_MAX_STATES);
+    for (int way = 0; way < 16; way++) { /* dimensions, the bound, momentum or what replaces it, other switches */
+        adamod_hyper *h;
+        if (!CHECK_INT(adamod_hyper_create(&h, info->name), ADAMOD_OK)) return;
+        if (way & 2) adamod_hyper_set_text(h, "bound", "momental");
+        if (way & 4 && adamod_hyper_set(h, "momentum", 0.9)) adamod_hyper_set(h, "beta1", 0.9);
+        if (way & 8 && adamod_hyper_set(h, "centered", 1)) adamod_hyper_set_text(h, "spatial", "none");
+        const int64_t shape[] = {3, 5};
+        for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+            adamod_state_desc desc;
+            CHECK_INT(adamod_state_at(h, 1 + way % 2, shape, i, &desc), ADAMOD_OK);
+            bool known = !desc.name;
+            for (int s = 0; s < info->n_states; s++) {
+                const adamod_rule_state *x = &info->states[s];
+                const bool same = (x->shape == ADAMOD_SHAPE_SAME) == (desc.count == (way % 2 ? 15 : 3));
+                if (x->index != i || !desc.name || strcmp(x->name, desc.name) != 0 || !same) continue;
+                known = found[s] = true;
+            }
+            CHECK(known);
+        }
+        adamod_hyper_free(h);
+    }
+    for (int s = 0; s < info->n_states; s++) CHECK(found[s]);
+}
+
+TEST(facts_of_rules) {
+    adamod_rule info, wider[2];
+    for (int i = 0; adamod_rule_name(i); i++) {
+        CHECK_INT(adamod_rule_info(adamod_rule_name(i), &info, sizeof info), ADAMOD_OK);
+        CHECK_STR(info.name, adamod_rule_name(i));
+        CHECK_STR(info.summary, adamod_rule_summary(i));
+        CHECK(info.year > 1900 && strlen(info.source) > 5);
+        check_states(&info);
+        adamod_option o;
+        const bool has_bound = adamod_option_find(info.name, "bound", &o) == ADAMOD_OK;
+        CHECK_INT(info.bound == ADAMOD_BOUND_OPTION, has_bound);
+        CHECK_INT(adamod_option_find(info.name, "state_type", &o), ADAMOD_OK);
+        CHECK_INT(info.q8_states, o.max == 2);
+        CHECK(!info.couples_arrays || info.whole_arrays);
+        CHECK(!info.shaped || info.whole_arrays);
+    }
+    CHECK_INT(adamod_rule_info("adamod", &info, sizeof info), ADAMOD_OK);
+    CHECK_INT(info.bound, ADAMOD_BOUND_ALWAYS);
+    CHECK_INT(adamod_rule_info("adagrad", &info, sizeof info), ADAMOD_OK);
+    CHECK(info.sparse_gradients && info.states[0].begins == ADAMOD_BEGINS_AT_OPTION);
+    CHECK_INT(adamod_rule_info("prodigy", &info, sizeof info), ADAMOD_OK);
+    CHECK(info.couples_arrays && !info.shaped && info.states[3].begins == ADAMOD_BEGINS_AS_PARAM);
+    CHECK_INT(adamod_rule_info("schedulefree_sgd", &info, sizeof info), ADAMOD_OK);
+    CHECK(info.averages && !info.whole_arrays && info.states[0].begins == ADAMOD_BEGINS_AS_PARAM);
+    CHECK_INT(adamod_rule_info("soap", &info, sizeof info), ADAMOD_OK);
+    CHECK(info.shaped && info.states[2].shape == ADAMOD_SHAPE_FIRST_SQUARE);
+    CHECK_INT(adamod_rule_info("adamw", &info, sizeof info), ADAMOD_OK);
+    CHECK_STR(info.name, "adam");
+
+    /* A caller with an older header gets the fields it knows, one with a newer header zeros after these. */
+    memset(wider, 1, sizeof wider);
+    CHECK_INT(adamod_rule_info("lion", wider, sizeof wider), ADAMOD_OK);
+    CHECK_STR(wider[0].name, "lion");
+    CHECK(wider[1].name == NULL && wider[1].bound == ADAMOD_BOUND_NEVER);
+    info.year = 7;
+    CHECK_INT(adamod_rule_info("lion", &info, offsetof(adamod_rule, year)), ADAMOD_OK);
+    CHECK(info.year == 7 && !strcmp(info.name, "lion"));
+
+    CHECK_INT(adamod_rule_info("lino", &info, sizeof info), ADAMOD_ERROR_NAME);
+    CHECK_HAS(adamod_last_error(), "did you mean 'lion'");
+    CHECK_INT(adamod_rule_info(NULL, &info, sizeof info), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_rule_info("lion", NULL, sizeof info), ADAMOD_ERROR_ARGUMENT);
+}
+
 TEST(unknown_rules) {
     adamod_optimizer *opt = NULL;
     adamod_hyper *h = NULL;
@@ -432,5 +504,5 @@ TEST(instruction_sets) {
 }
 
 RUN_TESTS(ENTRY(null_handles), ENTRY(null_arguments), ENTRY(numbers_out_of_range), ENTRY(rules_by_index),
-          ENTRY(unknown_rules), ENTRY(unknown_options), ENTRY(unknown_choices_and_states), ENTRY(messages),
-          ENTRY(last_error_of_each_thread), ENTRY(version), ENTRY(instruction_sets))
+          ENTRY(facts_of_rules), ENTRY(unknown_rules), ENTRY(unknown_options), ENTRY(unknown_choices_and_states),
+          ENTRY(messages), ENTRY(last_error_of_each_thread), ENTRY(version), ENTRY(instruction_sets))

@@ -139,9 +139,10 @@ TEST(a_driver_changes_coefficients_of_one_array) {
 
 /* What all chunks of an array share is found once in an update, not once a chunk. */
 static int states_asked;
-static void count_states(const double *o, int ndim, state_spec specs[]) {
-    (void)o, (void)ndim, (void)specs;
+static bool count_states(const double *o, int ndim, const adamod_rule_state *s) {
+    (void)o, (void)ndim, (void)s;
     states_asked++;
+    return false;
 }
 
 TEST(states_are_asked_for_once_an_array) {
@@ -151,7 +152,7 @@ TEST(states_are_asked_for_once_an_array) {
     for (int i = 0; i < 2; i++) {
         rule record;
         adamod_hyper *h = toy_hyper(&record, NULL);
-        record.states = count_states;
+        record.has_state = count_states; /* asked for sgd's one optional state */
         float *values = calloc((size_t)sizes[i], 2 * sizeof *values);
         if (!CHECK(values)) abort();
         adamod_span x = {.param = values, .grad = values + sizes[i], .count = sizes[i], .step = 1, .ndim = 1};

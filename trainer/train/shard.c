@@ -97,7 +97,7 @@ static bool trains_some(const shard *s, int rank) {
 static const char *refused(const experiment *e) {
     if (e->params->on_device && e->params->n < comm_size(e->comm))
         return "train.shard: there are more ranks than parameters, and on a GPU each must have one";
-    if (adamod__is_together(e->optimizer))
+    if (adamod__couples_arrays(e->optimizer))
         return "train.shard does not go with a rule that looks at all parameters together";
     for (int i = 0; i < e->recipe.optimizer.n_schedules; i++) {
         if (strcmp(e->recipe.optimizer.schedule[i].key, "clip_norm") == 0)

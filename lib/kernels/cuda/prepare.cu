@@ -307,7 +307,7 @@ static __device__ range_fault group_fault(const view &v, int g, int *range) {
     for (int i = 0; i < RANGE_TYPES && !fault; i++) {
         if (!v.groups[g].computes[i]) continue;
         *range = i;
-        fault = adamod__fault_together(v.effective + g * OPT_COUNT, v.base_lr[g], v.limits[OPT_GRAD_SCALE].in[i].most,
+        fault = adamod__fault_combined(v.effective + g * OPT_COUNT, v.base_lr[g], v.limits[OPT_GRAD_SCALE].in[i].most,
                                        v.limits[OPT_LR].in[i].most);
     }
     return fault;
