@@ -6,11 +6,12 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import ctypes
+import functools
 import glob
 import os
 import threading
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 MAX_DIMS = 8
 MAX_STATES = 8
@@ -20,6 +21,7 @@ HIST_BINS, HIST_LOW, HIST_HIGH = 200, -12.0, 8.0
 WORTH_THREADS = 65536  # elements; fewer are updated before other threads are awake
 
 _REAL, _INTEGER, _CHOICE = range(3)
+BEGINS_AS_PARAM = 2
 
 
 class Span(ctypes.Structure):
@@ -89,6 +91,39 @@ class OptionDesc(ctypes.Structure):
     ]
 
 
+class RuleStateDesc(ctypes.Structure):
+    """adamod_rule_state"""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("index", c_int),
+        ("shape", c_int),
+        ("presence", c_int),
+        ("begins", c_int),
+    ]
+
+
+class RuleDesc(ctypes.Structure):
+    """adamod_rule"""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("summary", c_char_p),
+        ("source", c_char_p),
+        ("year", c_int),
+        ("n_states", c_int),
+        ("states", POINTER(RuleStateDesc)),
+        ("shaped", c_int),
+        ("whole_arrays", c_int),
+        ("couples_arrays", c_int),
+        ("sparse_gradients", c_int),
+        ("q8_states", c_int),
+        ("averages", c_int),
+        ("uncounted", c_int),
+        ("bound", c_int),
+    ]
+
+
 class Statistics(ctypes.Structure):
     """adamod_statistics"""
 
@@ -131,6 +166,7 @@ def _load() -> ctypes.CDLL:
         "adamod_version_string": (c_char_p, []),
         "adamod_rule_name": (c_char_p, [c_int]),
         "adamod_rule_summary": (c_char_p, [c_int]),
+        "adamod_rule_info": (c_int, [c_char_p, POINTER(RuleDesc), c_size_t]),
         "adamod_option_at": (c_int, [c_char_p, c_int, POINTER(OptionDesc)]),
         "adamod_hyper_create": (c_int, [POINTER(c_void_p), c_char_p]),
         "adamod_hyper_free": (None, [c_void_p]),
@@ -221,6 +257,31 @@ def rules() -> Dict[str, str]:
         found[name.decode()] = lib.adamod_rule_summary(len(found)).decode()
 
 
+class Rule(NamedTuple):
+    """What sets a rule apart, from its own file in the library; adamod.h explains the flags."""
+
+    signed_state: str  # the name of state 0, the only one that can be negative in 8 bits; "": there is none
+    begin_as_param: FrozenSet[str]  # names of states
+    shaped: bool
+    whole_arrays: bool
+    couples_arrays: bool
+    sparse_gradients: bool
+    q8_states: bool
+    uncounted: bool
+
+
+@functools.lru_cache(maxsize=None)
+def rule_info(rule: str) -> Rule:
+    c = RuleDesc()
+    check(lib.adamod_rule_info(rule.encode(), byref(c), ctypes.sizeof(c)))
+    states = c.states[: c.n_states]
+    return Rule(
+        next((s.name.decode() for s in states if s.index == 0), ""),
+        frozenset(s.name.decode() for s in states if s.begins == BEGINS_AS_PARAM),
+        *(bool(getattr(c, name)) for name in Rule._fields[2:]),
+    )
+
+
 def _option(c: OptionDesc) -> Option:
     choices: List[str] = []
     while c.choices and c.choices[len(choices)] is not None:
@@ -240,9 +301,7 @@ def _option(c: OptionDesc) -> Option:
 
 def options(rule: str) -> Dict[str, Option]:
     """The options of a rule, its own first."""
-    handle = c_void_p()
-    check(lib.adamod_hyper_create(byref(handle), rule.encode()))  # says which rules there are, if there is none such
-    lib.adamod_hyper_free(handle)
+    rule_info(rule)  # says which rules there are, if there is none such
     found: Dict[str, Option] = {}
     c = OptionDesc()
     while lib.adamod_option_at(rule.encode(), len(found), byref(c)) == 0:
@@ -317,7 +376,7 @@ class Hyper:
         return found
 
 
-def check_together(hypers: Sequence[Hyper], spans: Sequence[Span]) -> None:
+def check_groups(hypers: Sequence[Hyper], spans: Sequence[Span]) -> None:
     """Raises what updates of arrays, each with its hyper, would, and where two of them share memory."""
     n = len(spans)
     handles = (c_void_p * n)(*(hyper.handle for hyper in hypers))

@@ -25,6 +25,8 @@ STRUCTURES = {
     "adamod_span": _c.Span,
     "adamod_state_desc": _c.StateDesc,
     "adamod_option": _c.OptionDesc,
+    "adamod_rule_state": _c.RuleStateDesc,
+    "adamod_rule": _c.RuleDesc,
     "adamod_statistics": _c.Statistics,
 }
 CONSTANTS = {
@@ -40,6 +42,7 @@ CONSTANTS = {
     "ADAMOD_Q8": _c.Q8,
     "ADAMOD_Q8_BLOCK": _c.Q8_BLOCK,
     "ADAMOD_ERROR_ORDER": _c.ERROR_ORDER,
+    "ADAMOD_BEGINS_AS_PARAM": _c.BEGINS_AS_PARAM,
 }
 
 
@@ -117,8 +120,6 @@ class Package(unittest.TestCase):
             import libadamod.torch as lt
         except ImportError:
             self.skipTest("there is no PyTorch")
-        from libadamod.torch.arrays import SHAPED_RULES, WHOLE_RULES
-
         with open(os.path.join(ROOT, "docs", "pytorch.md"), encoding="utf-8") as f:
             page = " ".join(f.read().split())
         found = [getattr(lt, name) for name in lt.__all__ if isinstance(getattr(lt, name), type)]
@@ -126,8 +127,8 @@ class Package(unittest.TestCase):
         collected = [name for name in own if not getattr(lt, name)._states_tell_rates]
         unbounded = [name for name, rule in own.items() if "bound" not in libadamod.options(rule)]
         for sentence, names in (
-            (r"way\. ([A-Za-z, ]+) need whole parameters", [name for name, rule in own.items() if rule in WHOLE_RULES]),
-            (r"pairs of reals; ([A-Za-z, ]+) refuse them", [name for name, rule in own.items() if rule in SHAPED_RULES]),
+            (r"way\. ([A-Za-z, ]+) need whole parameters", [name for name, rule in own.items() if _c.rule_info(rule).whole_arrays]),
+            (r"pairs of reals; ([A-Za-z, ]+) refuse them", [name for name, rule in own.items() if _c.rule_info(rule).shaped]),
             (r"The rates of ([A-Za-z, ]+) cannot be computed from their states", collected),
             (r"All but ([A-Za-z`, ]+) also take `bound", unbounded),
         ):

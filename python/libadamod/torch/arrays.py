@@ -33,22 +33,6 @@ _WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
 
 _data_ptr = Tensor.data_ptr
 
-# Rules that leave an element whose gradient is zero as it is, so that a sparse gradient means the same as a dense one.
-_SPARSE_RULES = ("sgd", "adagrad")
-
-# Rules whose states are not one number for each of the parameter's, so that its shape matters.
-SHAPED_RULES = ("adafactor", "muon", "soap")
-
-# Rules that look at whole parameters, and not at parts of them.
-WHOLE_RULES = (*SHAPED_RULES, "adashift", "lamb", "stableadamw", "prodigy")
-
-# Rules that look at all parameters of an update together: on the CPU, too, one handle has those of all groups.
-TOGETHER_RULES = ("prodigy",)
-
-# States that begin as the parameter. The library fills them in update 1; another may be the first of a parameter whose
-# group counts for all.
-_BEGIN_AS_PARAMETER = ("z", "p0")
-
 
 @functools.lru_cache(maxsize=None)
 def _device_name(device: torch.device) -> Optional[str]:
@@ -128,7 +112,7 @@ def is_new(state: Dict[str, Any]) -> bool:
     return all(name == "step" or value is None for name, value in state.items())
 
 
-class Bound:
+class Link:
     """A parameter whose addresses are in its span."""
 
     __slots__ = (
@@ -194,23 +178,23 @@ def _named(error: ValueError, names: Sequence[str]) -> ValueError:
     return ValueError(re.sub(r"span (\d+)", lambda m: names[int(m[1])], str(error)))
 
 
-def check_together(groups: Sequence[Arrays]) -> None:
+def check_groups(groups: Sequence[Arrays]) -> None:
     """Finds what is wrong with the arrays of any group on the CPU, before the first is updated. Each group's update
     does so for itself; what is between groups can only have changed where some memory is new."""
-    rebound = any(arrays.rebound for arrays in groups)
+    relinked = any(arrays.relinked for arrays in groups)
     for arrays in groups:
-        arrays.rebound = False
-    if len(groups) < 2 or not rebound:
+        arrays.relinked = False
+    if len(groups) < 2 or not relinked:
         return
-    active = [(arrays, bound) for arrays in groups for bound in arrays.active if bound.device is None]
+    active = [(arrays, link) for arrays in groups for link in arrays.active if link.device is None]
     try:
-        _c.check_together(
-            [arrays.hyper for arrays, _ in active], [arrays.rows[bound.index] for arrays, bound in active]
+        _c.check_groups(
+            [arrays.hyper for arrays, _ in active], [arrays.rows[link.index] for arrays, link in active]
         )
     except ValueError as error:
         for arrays in groups:
             arrays.forget()  # so that the next step looks again
-        raise _named(error, [arrays.name(bound.index) for arrays, bound in active]) from None
+        raise _named(error, [arrays.name(link.index) for arrays, link in active]) from None
 
 
 class Arrays:
@@ -218,6 +202,7 @@ class Arrays:
 
     def __init__(self, rule: str, index: int, first: int, params: List[Tensor]) -> None:
         self.hyper = _c.Hyper(rule)
+        self.facts = _c.rule_info(rule)
         self.options = _c.options(rule)
         self.values: Dict[str, Any] = {}
         self.in_range = False  # the values, for the parameters' types
@@ -231,11 +216,11 @@ class Arrays:
         self.spans = (_c.Span * len(self.params))()
         self.rows = list(self.spans)
         self.sharded = [is_distributed(p) for p in self.params]
-        self.bounds: List[Optional[Bound]] = [None] * len(self.params)
-        self.devices: List[str] = []  # of bounds, without the CPU
-        self.active: List[Bound] = []
+        self.links: List[Optional[Link]] = [None] * len(self.params)
+        self.devices: List[str] = []  # of links, without the CPU
+        self.active: List[Link] = []
         self.active_before: List[int] = []  # indices of the last step's
-        self.rebound = False  # other memory than at the last check_together; a step that failed may have begun it
+        self.relinked = False  # other memory than at the last check_groups; a step that failed may have begun it
         self.settled: Optional[Settled] = None  # what stands for all of the active, if so it can be told
         self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
         self.new_counts: List[Optional[Tensor]] = []  # one for each parameter that has not begun; empty: not made yet
@@ -306,7 +291,7 @@ class Arrays:
     def forget(self) -> None:
         """The next step looks at everything."""
         self.unsettle()
-        self.bounds = [None] * len(self.params)
+        self.links = [None] * len(self.params)
 
     def unsettle(self) -> None:
         """The next step looks at each parameter."""
@@ -329,25 +314,25 @@ class Arrays:
 
     def _settle(self) -> None:
         """Prepares for more steps like this one, if it was like the last."""
-        active = [bound.index for bound in self.active]
-        again, self.active_before = active == self.active_before and not self.rebound, active
-        one_device = len({bound.device for bound in self.active}) == 1
-        far = all(bound.updates.steps + 1 < bound.updates.end for bound in self.active)  # from where counting ends
-        one_type = len({bound.updates.end for bound in self.active}) == 1
+        active = [link.index for link in self.active]
+        again, self.active_before = active == self.active_before and not self.relinked, active
+        one_device = len({link.device for link in self.active}) == 1
+        far = all(link.updates.steps + 1 < link.updates.end for link in self.active)  # from where counting ends
+        one_type = len({link.updates.end for link in self.active}) == 1
         simple = not (self.copies or self.copies_back or any(self.sharded))
         if again and one_device and far and one_type and simple:
-            known = [bound for bound in self.bounds if bound is not None]
+            known = [link for link in self.links if link is not None]
             self.settled = Settled(self.params, self.spans, self.active, known)
 
     def _prepare_each(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         self.active, self.copies, self.copies_back = [], [], []
         strided = torch.strided
-        for i, (p, row, bound, sharded) in enumerate(zip(self.params, self.rows, self.bounds, self.sharded)):
+        for i, (p, row, link, sharded) in enumerate(zip(self.params, self.rows, self.links, self.sharded)):
             g = p.grad
             if g is None:
                 row.grad = None
-                if bound is not None and bound.device is not None and not self._is_there(p, bound, states):
-                    self.rebound, self.bounds[i] = True, None  # a handle would take its old memory for used
+                if link is not None and link.device is not None and not self._is_there(p, link, states):
+                    self.relinked, self.links[i] = True, None  # a handle would take its old memory for used
                 continue
             state = states[p]
             if sharded or type(g) is not Tensor:
@@ -356,33 +341,33 @@ class Arrays:
             if g.layout is not strided:
                 g = self._dense(i, g)
             if (
-                bound is None
-                or bound.state is not state
-                or bound.key != _key(p, state, bound.names, sharded)
-                or not bound.updates.holds()
+                link is None
+                or link.state is not state
+                or link.key != _key(p, state, link.names, sharded)
+                or not link.updates.holds()
             ):
-                self.rebound, self.bounds[i] = True, None  # also where binding or a later parameter fails
+                self.relinked, self.links[i] = True, None  # also where linking or a later parameter fails
                 self._check_grad(i, p, g)
-                bound = self.bounds[i] = self._bind(i, p, state)
+                link = self.links[i] = self._link(i, p, state)
             if (
                 g.layout is not strided
-                or g.dtype is not bound.grad_dtype
-                or g.stride() != bound.grad_stride
-                or g.numel() != bound.numel
+                or g.dtype is not link.grad_dtype
+                or g.stride() != link.grad_stride
+                or g.numel() != link.numel
                 or g.is_neg()
-                or (bound.complex and g.is_conj())
+                or (link.complex and g.is_conj())
             ):
-                g = self._fit_grad(i, p, g, bound)
-            if not bound.in_place:
-                self.copies_back.append((p, bound.copy.copy_(p)))
+                g = self._fit_grad(i, p, g, link)
+            if not link.in_place:
+                self.copies_back.append((p, link.copy.copy_(p)))
             row.grad = address = g.data_ptr()
-            if not address and bound.count:
+            if not address and link.count:
                 raise RuntimeError(f"{self.name(i)} has a gradient whose memory was freed")
-            if bound.device is None:
-                row.step = bound.updates.steps + 1
-            self.active.append(bound)
-        if self.rebound:
-            self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
+            if link.device is None:
+                row.step = link.updates.steps + 1
+            self.active.append(link)
+        if self.relinked:
+            self.devices = sorted({link.device for link in self.links if link and link.device})
 
     def _here(self, i: int, p: Tensor, what: str, t: Tensor) -> Tensor:
         """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum
@@ -405,7 +390,7 @@ class Arrays:
 
     def _dense(self, i: int, g: Tensor) -> Tensor:
         """A gradient in another layout, for rules that take it as torch.optim's do, which refuse it with decay."""
-        if g.layout is torch.sparse_coo and self.hyper.rule in _SPARSE_RULES:
+        if g.layout is torch.sparse_coo and self.facts.sparse_gradients:
             if self.values.get("weight_decay") and self.values["decay"] != "none":
                 raise RuntimeError(
                     f"{self.name(i)} has a sparse gradient, and weight_decay is for dense ones: set it to 0"
@@ -414,14 +399,14 @@ class Arrays:
             self.copies.append(g)
         return g
 
-    def _is_there(self, p: Tensor, bound: Bound, states: Dict[Tensor, Dict[str, Any]]) -> bool:
+    def _is_there(self, p: Tensor, link: Link, states: Dict[Tensor, Dict[str, Any]]) -> bool:
         """Whether what a span points to is still a parameter's, its gradient aside."""
-        sharded = self.sharded[bound.index]
-        key = _key(local(p) if sharded else p, bound.state, bound.names, sharded)
-        return states.get(p) is bound.state and key == bound.key
+        sharded = self.sharded[link.index]
+        key = _key(local(p) if sharded else p, link.state, link.names, sharded)
+        return states.get(p) is link.state and key == link.key
 
-    def _on_host(self) -> List[Bound]:
-        return [bound for bound in self.active if bound.device is None] if self.devices else self.active
+    def _on_host(self) -> List[Link]:
+        return [link for link in self.active if link.device is None] if self.devices else self.active
 
     def set_host_values(self, scale: float) -> None:
         """Options that only an update on the CPU has to know: what gradients are multiplied by, and tensors' values."""
@@ -440,15 +425,15 @@ class Arrays:
             return
         spans = self.spans
         if len(active) < len(self.params):  # the others' spans may point to memory that is gone
-            spans = (_c.Span * len(active))(*(self.rows[bound.index] for bound in active))
+            spans = (_c.Span * len(active))(*(self.rows[link.index] for link in active))
         try:
-            elements = self.settled.elements if self.settled else sum(bound.count for bound in active)
+            elements = self.settled.elements if self.settled else sum(link.count for link in active)
             if collect:
                 self.statistics = self.hyper.collect(spans, elements, threads)
             else:
                 self.hyper.update(spans, elements, threads)
         except ValueError as error:
-            raise _named(error, [self.name(bound.index) for bound in active]) from None
+            raise _named(error, [self.name(link.index) for link in active]) from None
         self.count(None)
         if not self.devices:
             self.finish()
@@ -458,11 +443,11 @@ class Arrays:
         if self.settled is not None:
             self.settled.count()
             return
-        for bound in self.active:
-            if bound.device == device:
-                bound.updates.become(bound.updates.steps + 1)
-                if bound.counted is not None:
-                    bound.counted.steps = bound.updates.steps
+        for link in self.active:
+            if link.device == device:
+                link.updates.become(link.updates.steps + 1)
+                if link.counted is not None:
+                    link.counted.steps = link.updates.steps
 
     def finish(self) -> None:
         """After the update, of all devices."""
@@ -470,47 +455,47 @@ class Arrays:
             return
         for p, copy in self.copies_back:
             p.copy_(copy)
-        written(self.settled.touches if self.settled else [bound.touch for bound in self.active])
+        written(self.settled.touches if self.settled else [link.touch for link in self.active])
         self.active, self.copies, self.copies_back = [], [], []
 
     def leave(self) -> None:
         """In place of an update: everything is ready for one, and stays as it is."""
         self.active, self.copies, self.copies_back = [], [], []
 
-    # ---- binding: the slow way, when something is new or has moved ----
+    # ---- linking: the slow way, when something is new or has moved ----
 
-    def _bind(self, i: int, p: Tensor, state: Dict[str, Any]) -> Bound:
+    def _link(self, i: int, p: Tensor, state: Dict[str, Any]) -> Link:
         real = _REAL.get(p.dtype, p.dtype)
         self._check_param(i, p, real)
-        bound = Bound()
-        bound.index, bound.state, bound.complex = i, state, p.dtype in _REAL
-        together = "cpu" if self.hyper.rule in TOGETHER_RULES else None
-        bound.device, bound.counted = device_of(p) or together, None
-        bound.shaped = shaped = self.hyper.rule in SHAPED_RULES
-        bound.numel = p.numel()
-        bound.count = bound.numel * (2 if bound.complex else 1)
+        link = Link()
+        link.index, link.state, link.complex = i, state, p.dtype in _REAL
+        # One handle has the parameters of all groups, on the CPU too, where a rule looks at all of them at once.
+        link.device, link.counted = device_of(p) or ("cpu" if self.facts.couples_arrays else None), None
+        link.shaped = shaped = self.facts.shaped
+        link.numel = p.numel()
+        link.count = link.numel * (2 if link.complex else 1)
         dense = p.is_contiguous() or (not shaped and _is_dense(p.shape, p.stride()))
-        bound.in_place = dense and not p.is_neg() and not p.is_conj()
-        bound.stride = p.stride() if bound.in_place else _contiguous(p.shape)
-        bound.grad_stride, bound.grad_dtype = bound.stride, p.dtype
+        link.in_place = dense and not p.is_neg() and not p.is_conj()
+        link.stride = p.stride() if link.in_place else _contiguous(p.shape)
+        link.grad_stride, link.grad_dtype = link.stride, p.dtype
         # What goes through a copy is written by PyTorch itself.
-        bound.touch = p.detach().as_strided((0,), (1,), 0) if bound.in_place else torch.empty(0, device=p.device)
-        bound.updates = counts.Updates(state.get("step"), self._steps(i, state), functools.partial(self._new_count, i))
-        state["step"] = bound.updates.tensor
+        link.touch = p.detach().as_strided((0,), (1,), 0) if link.in_place else torch.empty(0, device=p.device)
+        link.updates = counts.Updates(state.get("step"), self._steps(i, state), functools.partial(self._new_count, i))
+        state["step"] = link.updates.tensor
 
         row = self.rows[i]
-        if not bound.in_place:
-            bound.copy = torch.empty_strided(p.shape, bound.stride, dtype=p.dtype, device=p.device)
-        row.param = p.data_ptr() if bound.in_place else bound.copy.data_ptr()
+        if not link.in_place:
+            link.copy = torch.empty_strided(p.shape, link.stride, dtype=p.dtype, device=p.device)
+        row.param = p.data_ptr() if link.in_place else link.copy.data_ptr()
         row.param_type = row.grad_type = _TYPES[real]
-        row.count = bound.count
+        row.count = link.count
         row.ndim = p.dim() if shaped else 0
         row.shape[: row.ndim] = p.shape[: row.ndim]
         row.stream = _c.stream(f"param.{self.first + i}")  # as the library has it for its own handles
         row.step = 0
-        bound.names = ("step", *self._bind_states(i, p, real, bound))
-        bound.key = _key(p, state, bound.names, self.sharded[i])
-        return bound
+        link.names = ("step", *self._link_states(i, p, real, link))
+        link.key = _key(p, state, link.names, self.sharded[i])
+        return link
 
     def _new_count(self, i: int, steps: int) -> Tensor:
         """Of parameters that begin together, side by side."""
@@ -521,27 +506,27 @@ class Arrays:
         count, self.new_counts[i] = self.new_counts[i], None
         return counts.new(0) if count is None else count
 
-    def _bind_states(self, i: int, p: Tensor, real: torch.dtype, bound: Bound) -> Tuple[str, ...]:
+    def _link_states(self, i: int, p: Tensor, real: torch.dtype, link: Link) -> Tuple[str, ...]:
         """Points the span at the states and the master; returns their names."""
         row, names = self.rows[i], []
         dtype = self._state_dtype(p)
         row.state_type = _c.Q8 if dtype is torch.uint8 else _TYPES[dtype]
         for place in range(len(row.state)):  # the rule may have had others, under other options
             row.state[place] = row.scale[place] = None
-        begins = is_new(bound.state)
-        for spec, wanted in self._wanted(p, bound.stride):
-            t = self._state(i, bound, spec, wanted, begins)
+        begins = is_new(link.state)
+        for spec, wanted in self._wanted(p, link.stride):
+            t = self._state(i, link, spec, wanted, begins)
             row.state[spec.place] = local(t).data_ptr()
             names.append(spec.name)
             if dtype is torch.uint8:
                 names.append(q8.scale_name(spec.name))
-                row.scale[spec.place] = bound.state[names[-1]].data_ptr()
+                row.scale[spec.place] = link.state[names[-1]].data_ptr()
         row.master = None
         if real in (torch.bfloat16, torch.float16) and self.values["low_precision"] == "master":
-            row.master = local(self._master(i, p, bound)).data_ptr()
+            row.master = local(self._master(i, p, link)).data_ptr()
             names.append("master")
         else:  # updates that it does not see are made from now on: should it be wanted again, it begins anew
-            bound.state.pop("master", None)
+            link.state.pop("master", None)
         return tuple(names)
 
     def _check_param(self, i: int, p: Tensor, real: torch.dtype) -> None:
@@ -565,11 +550,11 @@ class Arrays:
             raise TypeError(f"{self.name(i)} has a pending sum (Partial), expected Shard or Replicate")
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
             raise RuntimeError(f"{self.name(i)} is expanded: its elements share memory; clone it first")
-        if rule in SHAPED_RULES and p.dtype in _REAL:
+        if self.facts.shaped and p.dtype in _REAL:
             raise TypeError(f"{self.name(i)} is {p.dtype}; {rule} is for real parameters")
-        if rule in SHAPED_RULES and p.dim() > _c.MAX_DIMS:
+        if self.facts.shaped and p.dim() > _c.MAX_DIMS:
             raise ValueError(f"{self.name(i)} has {p.dim()} dimensions; {rule} is for {_c.MAX_DIMS} at most")
-        if self.sharded[i] and rule in WHOLE_RULES:
+        if self.sharded[i] and self.facts.whole_arrays:
             raise TypeError(f"{self.name(i)} is sharded; {rule} needs whole parameters")
 
     def _steps(self, i: int, state: Dict[str, Any]) -> int:
@@ -578,7 +563,7 @@ class Arrays:
         steps = state.get("step")
         if steps is None and all(value is None for value in state.values()):
             return 0
-        if steps is None and (self.hyper.rule in ("sgd", "lion") or set(state) == {"momentum_buffer"}):
+        if steps is None and (self.facts.uncounted or set(state) == {"momentum_buffer"}):
             return 1
         if steps is None:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
@@ -599,7 +584,7 @@ class Arrays:
 
     def _wanted(self, p: Tensor, stride: Sequence[int]) -> Iterator[Tuple[_c.State, Wanted]]:
         """The states that the library needs for a parameter."""
-        shaped, complex_ = self.hyper.rule in SHAPED_RULES, p.dtype in _REAL
+        shaped, complex_ = self.facts.shaped, p.dtype in _REAL
         dtype = self._state_dtype(p)
         for spec in self.hyper.states(p.shape if shaped else (p.numel() * (2 if complex_ else 1),)):
             wanted = Wanted(spec.name, spec.shape, _contiguous(spec.shape), _COMPLEX[dtype] if complex_ else dtype)
@@ -654,37 +639,38 @@ class Arrays:
                 f"expected a dense tensor of {wanted.dtype}"
             )
 
-    def _state(self, i: int, bound: Bound, spec: _c.State, wanted: Wanted, begins: bool) -> Tensor:
+    def _state(self, i: int, link: Link, spec: _c.State, wanted: Wanted, begins: bool) -> Tensor:
         """A state as the library needs it: the one that is there, converted if it must be, or a new one."""
-        if bound.state.get(spec.name) is not None:
-            return self._found(i, bound, wanted)
-        self._check_begins(i, bound.state, wanted, begins or bound.updates.steps == 0)
+        if link.state.get(spec.name) is not None:
+            return self._found(i, link, wanted)
+        self._check_begins(i, link.state, wanted, begins or link.updates.steps == 0)
         if wanted.dtype is torch.uint8:
-            self._new(i, bound, self._wanted_scale(wanted, bound.count), 0.0)
-        t = self._new(i, bound, wanted, spec.initial)
-        if spec.name in _BEGIN_AS_PARAMETER and bound.updates.steps > 0:
+            self._new(i, link, self._wanted_scale(wanted, link.count), 0.0)
+        t = self._new(i, link, wanted, spec.initial)
+        # The library fills them in update 1; another may be the first of a parameter whose group counts for all.
+        if spec.name in self.facts.begin_as_param and link.updates.steps > 0:
             local(t).copy_(local(self.params[i]))
         return t
 
-    def _found(self, i: int, bound: Bound, wanted: Wanted) -> Tensor:
+    def _found(self, i: int, link: Link, wanted: Wanted) -> Tensor:
         """A state that is there, into 8 bits or out of them if need be."""
-        found, want_codes = bound.state[wanted.name], wanted.dtype is torch.uint8
+        found, want_codes = link.state[wanted.name], wanted.dtype is torch.uint8
         if not (isinstance(found, Tensor) and (want_codes or found.dtype is torch.uint8)):
-            return self._adopted(i, bound, wanted, found)
+            return self._adopted(i, link, wanted, found)
         self._check_found(i, wanted, found)
         numbers = found
         if found.dtype is torch.uint8:
-            wanted_scale = self._check_codes(i, bound.state, wanted, bound.count)
-            scale = self._adopted(i, bound, wanted_scale, bound.state[wanted_scale.name])
+            wanted_scale = self._check_codes(i, link.state, wanted, link.count)
+            scale = self._adopted(i, link, wanted_scale, link.state[wanted_scale.name])
             if want_codes and _same_layout(wanted.shape, local(found).stride(), wanted.stride):
-                return self._adopted(i, bound, wanted, found)
-            numbers = bound.state[wanted.name] = q8.decode(wanted.name, found, scale)  # blocks follow the layout
-            del bound.state[wanted_scale.name]
+                return self._adopted(i, link, wanted, found)
+            numbers = link.state[wanted.name] = q8.decode(wanted.name, found, scale)  # blocks follow the layout
+            del link.state[wanted_scale.name]
         if not want_codes:
-            return self._adopted(i, bound, wanted, numbers)
-        numbers = self._adopted(i, bound, wanted._replace(dtype=torch.float32), numbers)
+            return self._adopted(i, link, wanted, numbers)
+        numbers = self._adopted(i, link, wanted._replace(dtype=torch.float32), numbers)
         codes, scale = q8.encode(wanted.name, numbers)
-        bound.state.update({wanted.name: codes, q8.scale_name(wanted.name): scale})
+        link.state.update({wanted.name: codes, q8.scale_name(wanted.name): scale})
         return codes
 
     def _wanted_scale(self, wanted: Wanted, count: int) -> Wanted:
@@ -702,29 +688,29 @@ class Arrays:
         self._check_found(i, scale, state[scale.name])
         return scale
 
-    def _master(self, i: int, p: Tensor, bound: Bound) -> Tensor:
-        wanted = Wanted("master", tuple(p.shape), bound.stride, torch.float32)
-        if bound.state.get("master") is not None:
-            return self._adopted(i, bound, wanted, bound.state["master"])
-        t = self._new(i, bound, wanted, 0.0)
+    def _master(self, i: int, p: Tensor, link: Link) -> Tensor:
+        wanted = Wanted("master", tuple(p.shape), link.stride, torch.float32)
+        if link.state.get("master") is not None:
+            return self._adopted(i, link, wanted, link.state["master"])
+        t = self._new(i, link, wanted, 0.0)
         local(t).copy_(p)
         return t
 
-    def _new(self, i: int, bound: Bound, wanted: Wanted, initial: float) -> Tensor:
+    def _new(self, i: int, link: Link, wanted: Wanted, initial: float) -> Tensor:
         if self.sharded[i] and wanted.shared:  # only rules whose states all have the parameter's shape come here
             t = torch.full_like(self.params[i], initial, dtype=wanted.dtype, requires_grad=False)
         else:
             value = complex(initial, initial) if wanted.dtype in _REAL else initial
             device = local(self.params[i]).device
             t = torch.empty_strided(wanted.shape, wanted.stride, dtype=wanted.dtype, device=device).fill_(value)
-        bound.state[wanted.name] = t
+        link.state[wanted.name] = t
         return t
 
     def _check_shape(self, i: int, wanted: Wanted, found: Tensor) -> None:
         if tuple(found.shape) != wanted.shape:
             raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(found.shape)}, expected {wanted.shape}")
 
-    def _adopted(self, i: int, bound: Bound, wanted: Wanted, found: Tensor) -> Tensor:
+    def _adopted(self, i: int, link: Link, wanted: Wanted, found: Tensor) -> Tensor:
         self._check_found(i, wanted, found)
         here = self._here(i, self.params[i], wanted.name, found) if is_distributed(found) else local(found)
         device = local(self.params[i]).device
@@ -732,7 +718,7 @@ class Arrays:
         placed = not (self.sharded[i] and wanted.shared) or (is_distributed(found) and _same_place(self.params[i], found))
         if fits and placed and _same_layout(wanted.shape, here.stride(), wanted.stride):
             return found
-        t = self._new(i, bound, wanted, 0.0)
+        t = self._new(i, link, wanted, 0.0)
         local(t).copy_(here)
         return t
 
@@ -743,7 +729,7 @@ class Arrays:
         if g.is_mkldnn:
             raise RuntimeError(f"{self.name(i)} has a gradient in MKL-DNN's layout, expected a dense one: use to_dense()")
         if g.layout is not torch.strided:
-            advice = "to_sparse_coo()" if self.hyper.rule in _SPARSE_RULES else "SGD and Adagrad take sparse ones"
+            advice = "to_sparse_coo()" if self.facts.sparse_gradients else "SGD and Adagrad take sparse ones"
             raise RuntimeError(
                 f"{self.name(i)} has a sparse gradient ({g.layout}), expected a dense one: "
                 f"for torch.nn.Embedding, set sparse=False; {advice}"
@@ -758,15 +744,15 @@ class Arrays:
             expected = "a complex type" if p.dtype in _REAL else "a type of floating-point numbers"
             raise TypeError(f"{self.name(i)} has a gradient of {g.dtype}, expected {expected}")
 
-    def _fit_grad(self, i: int, p: Tensor, g: Tensor, bound: Bound) -> Tensor:
+    def _fit_grad(self, i: int, p: Tensor, g: Tensor, link: Link) -> Tensor:
         """A gradient of another type or layout than the last: the library reads all types, but only one layout."""
         self._check_grad(i, p, g)
         resolved = g.resolve_conj().resolve_neg()
-        if not _same_layout(g.shape, resolved.stride(), bound.stride):
-            resolved = torch.empty_strided(g.shape, bound.stride, dtype=g.dtype, device=g.device).copy_(resolved)
+        if not _same_layout(g.shape, resolved.stride(), link.stride):
+            resolved = torch.empty_strided(g.shape, link.stride, dtype=g.dtype, device=g.device).copy_(resolved)
         elif resolved is g or resolved.data_ptr() == g.data_ptr():
-            bound.grad_stride = g.stride()
+            link.grad_stride = g.stride()
         self.copies.append(resolved)
-        bound.grad_dtype = g.dtype
+        link.grad_dtype = g.dtype
         self.rows[i].grad_type = _TYPES[_REAL.get(g.dtype, g.dtype)]
         return resolved

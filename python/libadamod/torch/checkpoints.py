@@ -6,76 +6,23 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from torch import Tensor
 
 Group = Dict[str, Any]
 
-_BOUND = ("adabound", "amsbound")
-
-# Options that tell what a checkpoint is of, and the rules that have them. None: of an optimizer that is not here.
-_TELLING: Dict[str, Sequence[str]] = {
-    "betas": (
-        *("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam", "lion", "nadam", "adamax", "adabelief"),
-        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw", "sophia", "prodigy", "soap"),
-    ),
-    "amsgrad": ("adam", "amsgrad"),
-    "beta3": ("adamod",),
-    "final_lr": _BOUND,
-    "gamma": (*_BOUND, "nosadam"),
-    "momentum": ("sgd", "rmsprop", "schedulefree_sgd", "muon"),
-    "warmup_steps": ("schedulefree_adamw", "schedulefree_sgd"),
-    "dampening": ("sgd",),
-    "alpha": ("rmsprop", "ademamix"),
-    "clip": ("adopt",),
-    "trust_ratio": ("lamb",),
-    "update_clipping": ("stableadamw",),
-    "rectify": ("adabelief",),
-    "beta3_warmup": ("ademamix",),
-    "centered": ("rmsprop",),
-    "rho": ("adadelta", "sophia"),
-    "bs": ("sophia",),
-    "d_coef": ("prodigy",),
-    "lr_decay": ("adagrad", "nosadam"),
-    "window": ("adashift",),
-    "clip_threshold": ("adafactor",),
-    "momentum_decay": ("nadam",),
-    "lambd": (),  # its ASGD
-    "etas": (),  # its Rprop
-    "beta2_decay": (),  # its Adafactor
-    "history_size": (),  # its LBFGS
-    "ns_steps": ("muon",),
-    "precondition_frequency": ("soap",),
-    "no_prox": ("adan",),
-    "buffer": (),  # RAdam and AdaBelief as their authors', and timm's legacy RAdam
-    "lr_in_momentum": (),  # timm's RMSpropTF
-    "decouple_lr": (),  # optimi's
-}
-
-# Options that every checkpoint of a rule has, whoever wrote it.
-_NEEDED: Dict[str, Sequence[str]] = {
-    "sgd": ("momentum",),
-    "adagrad": ("lr_decay",),
-    "rmsprop": ("alpha",),
-    "adadelta": ("rho",),
-    "adabound": ("final_lr", "gamma"),
-    "amsbound": ("final_lr", "gamma"),
-    "adashift": ("window",),
-    "nosadam": ("gamma",),
-    "adafactor": ("clip_threshold",),
-    "nadam": ("momentum_decay",),
-    "ademamix": ("alpha",),
-    "adopt": ("clip",),
-    "lamb": ("trust_ratio",),
-    "schedulefree_adamw": ("warmup_steps",),
-    "schedulefree_sgd": ("warmup_steps",),
-    "sophia": ("rho",),
-    "stableadamw": ("update_clipping",),
-    "prodigy": ("d_coef",),
-    "muon": ("ns_steps",),
-    "soap": ("precondition_frequency",),
-}
+# Options that tell which optimizer a checkpoint is of, beside those that a class needs: a class that does not have them
+# refuses it. The last lines are of optimizers that are not here.
+_TELLING = frozenset(
+    (
+        *("betas", "amsgrad", "beta3", "dampening", "rectify", "beta3_warmup", "centered", "bs", "no_prox"),
+        *("lambd", "etas", "beta2_decay", "history_size"),  # torch.optim's ASGD, Rprop, Adafactor, LBFGS
+        "buffer",  # RAdam and AdaBelief as their authors', and timm's legacy RAdam
+        "lr_in_momentum",  # timm's RMSpropTF
+        "decouple_lr",  # optimi's
+    )
+)
 
 # Options of other packages that make another formula, unless they have this value.
 _SWITCHES = {
@@ -83,47 +30,40 @@ _SWITCHES = {
     **{"caution": False, "corrected_weight_decay": False, "max_grad_norm": False},
 }
 
-# pytorch_optimizer's checkpoints have weight_decouple. These of its rules are computed as here.
-_PORTED = ("adamod", *_BOUND, "adadelta", "sgd", "radam")
-_RADAM_OF_PORT = ("weight_decouple", "fixed_decay", "foreach", "adam_debias", "initial_lr")  # beside what is here too
-_RECTIFIED_FROM = 6  # updates; before, pytorch_optimizer's RAdam may do nothing
 
 
-def other_formula(rule: str, group: Group, before: Group, has_states: bool) -> Optional[str]:
+class Telling(NamedTuple):
+    """How a class knows its checkpoints, whichever package wrote them."""
+
+    needed: Tuple[str, ...] = ()  # options that every one has
+    foreign: Tuple[str, ...] = ()  # options that other packages save, and the class does not have
+    ported: bool = False  # pytorch_optimizer, whose checkpoints have weight_decouple, computes the same
+
+
+def is_ported(group: Group) -> bool:
+    """Whether pytorch_optimizer saved it."""
+    return "weight_decouple" in group and "decay" not in group
+
+
+def other_formula(
+    rule: str, telling: Telling, others_need: FrozenSet[str], group: Group, before: Group, has_states: bool
+) -> Optional[str]:
     """Why a saved group does not belong to a rule, in a few words; None: it may. before: the group that it replaces;
-    keys that this has too tell nothing."""
-    unknown = [key for key in group if key not in before]
-    if rule != "adamod" and "beta3" in group and "bound" not in group and "bound" in before:
+    keys that this has too tell nothing. others_need: what any class needs."""
+    if "beta3" in group and "bound" not in group and "bound" in before:
         return f"it has beta3, which {rule} does not have without a bound"
-    for key in unknown:
-        if rule not in _TELLING.get(key, (rule,)):
+    for key in group:
+        if key in before:
+            continue
+        if (key in _TELLING or key in others_need) and key not in telling.foreign:
             return f"it has {key}, which {rule} does not have"
         if key in _SWITCHES and bool(group[key]) is not _SWITCHES[key]:
             return f"it was saved with {key}={group[key]}, a formula that {rule} does not have here"
-    if rule == "adan" and not group.get("no_prox", True) and group["weight_decay"]:
-        return "it was saved with weight_decay and without no_prox, a formula that adan does not have here"
-    if has_states:
-        missing = [key for key in _NEEDED.get(rule, ()) if key not in group]
-        # What has a say in this, ours or torch.optim's, and no amsgrad, is RAdam's, NAdam's and the like.
-        if rule == "adam" and "amsgrad" not in group and ("decay" in group or "decoupled_weight_decay" in group):
-            missing = ["amsgrad"]
-        if missing:
-            return f"it has no {missing[0]}, which {rule} has"
-    return _other_port(rule, group, unknown) if "weight_decouple" in group and "decay" not in group else None
-
-
-def _other_port(rule: str, group: Group, unknown: Iterable[str]) -> Optional[str]:
-    if rule not in _PORTED:
+    missing = [key for key in telling.needed if key not in group] if has_states else []
+    if missing:
+        return f"it has no {missing[0]}, which {rule} has"
+    if is_ported(group) and not telling.ported:
         return f"it has weight_decouple, as pytorch_optimizer's have, and none of these computes what {rule} does here"
-    if rule != "radam":
-        return None  # states and options tell
-    others = [key for key in unknown if key not in _RADAM_OF_PORT]
-    if others:
-        return f"it has {others[0]}, which radam does not have"
-    if group["weight_decay"] and not group["weight_decouple"]:
-        return "it was saved with weight_decouple=False, which pytorch_optimizer's RAdam takes for no decay"
-    if int(group.get("step", 0)) < _RECTIFIED_FROM:
-        return f"it was saved before update {_RECTIFIED_FROM}, until which pytorch_optimizer's RAdam has another formula"
     return None
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import _c
-from .arrays import TOGETHER_RULES, Arrays, Bound
+from .arrays import Arrays, Link
 from .settled import Settled
 
 _SPAN = ctypes.sizeof(_c.Span)
@@ -48,11 +48,11 @@ class Changed(Exception):
 class Counted:
     """A parameter in a handle."""
 
-    __slots__ = ("id", "bound", "steps")
+    __slots__ = ("id", "link", "steps")
 
-    def __init__(self, id: int, bound: Bound) -> None:
+    def __init__(self, id: int, link: Link) -> None:
         self.id = id
-        self.bound = bound
+        self.link = link
         self.steps = 0  # what the handle was last told, or told itself, when state["step"] was the same
 
 
@@ -86,7 +86,7 @@ class Member:
         self.values: Dict[str, Any] = {}  # options as they were set
         self.tensors: Dict[str, Tensor] = {}  # those that the device reads from a tensor
         self.addresses: Dict[str, int] = {}  # of those that are the user's own; others are copies
-        self.bounds: List[Optional[Bound]] = []
+        self.links: List[Optional[Link]] = []
         self.counted: List[Optional[Counted]] = [None] * len(arrays.params)
         self.seen = bytes(_SPAN * len(arrays.params))
         self.settled: Optional[Settled] = None  # what of the arrays was, when all was seen
@@ -110,7 +110,7 @@ class Handle:
         self.behind = False  # the device has counted steps that state["step"] does not show
         self.captured: Optional[List[Any]] = None  # what a graph may still use
         _c.check(_c.lib.adamod_set(handle, b"seed", float(seed)))
-        self.on_host = device == "cpu" and rule in TOGETHER_RULES
+        self.on_host = device == "cpu" and _c.rule_info(rule).couples_arrays
         if self.on_host:
             _c.check(_c.lib.adamod_set(handle, b"threads", float(torch.get_num_threads())))
 
@@ -127,7 +127,7 @@ class Handle:
             if not any(arrays.index == index for arrays in groups):
                 raise Changed
         moved = Moved()
-        new: List[Tuple[Member, Bound]] = []
+        new: List[Tuple[Member, Link]] = []
         for arrays in groups:
             member = self.members.get(arrays.index)
             if member is None:
@@ -139,8 +139,8 @@ class Handle:
         # First those that are there: what they pointed to may be another's memory by now.
         if moved:
             self._move(moved)
-        for member, bound in new:
-            self._add(member, bound)
+        for member, link in new:
+            self._add(member, link)
         for arrays in groups:
             self._settle(self.members[arrays.index])
 
@@ -157,7 +157,7 @@ class Handle:
                 option = arrays.options[name]
                 if option.optimizer_wide or member.values.get(name) == value:
                     continue
-                if option.structural and member.bounds:
+                if option.structural and member.links:
                     raise Changed
                 self._set(member.group, name, value)
             member.values = dict(arrays.values)
@@ -192,23 +192,23 @@ class Handle:
         else:
             held.copy_(tensor.reshape(()))
 
-    def _compare(self, member: Member, moved: Moved, new: List[Tuple[Member, Bound]]) -> None:
+    def _compare(self, member: Member, moved: Moved, new: List[Tuple[Member, Link]]) -> None:
         """Finds what is not as it was when it was last seen."""
         arrays, now = member.arrays, bytes(member.arrays.spans)
-        if now == member.seen and member.bounds == arrays.bounds:
+        if now == member.seen and member.links == arrays.links:
             return
         if arrays.settled is not None and arrays.settled is member.settled:
             settled, ids = arrays.settled, member.settled_ids
             moved.add(ids, settled.addresses[: len(ids)], settled.grads)
             return
-        for i, (bound, counted) in enumerate(zip(arrays.bounds, member.counted)):
-            if bound is None or bound.device != self.device:
+        for i, (link, counted) in enumerate(zip(arrays.links, member.counted)):
+            if link is None or link.device != self.device:
                 if counted is not None:
                     raise Changed
                 continue
             row, before = now[i * _SPAN : (i + 1) * _SPAN], member.seen[i * _SPAN : (i + 1) * _SPAN]
             if counted is None:
-                new.append((member, bound))
+                new.append((member, link))
             elif row[_POINTERS:] != before[_POINTERS:]:
                 raise Changed
             elif row != before:
@@ -219,23 +219,23 @@ class Handle:
         ids = (ctypes.c_int64 * n).from_buffer(array("q", moved.ids))
         _c.check(_c.lib.adamod_set_arrays(self.handle, n, ids, _pointers(moved.params), _pointers(moved.grads)))
 
-    def _add(self, member: Member, bound: Bound) -> None:
-        arrays, row = member.arrays, member.arrays.rows[bound.index]
+    def _add(self, member: Member, link: Link) -> None:
+        arrays, row = member.arrays, member.arrays.rows[link.index]
         tensor = _c.TensorDesc(
-            name=b"param.%d" % (arrays.first + bound.index),
+            name=b"param.%d" % (arrays.first + link.index),
             param=row.param,
             grad=row.grad,
             param_type=row.param_type,
             grad_type=row.grad_type,
-            ndim=row.ndim if bound.shaped else 1,
-            shape=row.shape if bound.shaped else (row.count,),
+            ndim=row.ndim if link.shaped else 1,
+            shape=row.shape if link.shaped else (row.count,),
             master=row.master,
             state=row.state,
             scale=row.scale,
         )
         id = ctypes.c_int64()
         _c.check(_c.lib.adamod_add_tensor(self.handle, member.group, ctypes.byref(tensor), ctypes.byref(id)))
-        member.counted[bound.index] = Counted(id.value, bound)
+        member.counted[link.index] = Counted(id.value, link)
 
     def _settle(self, member: Member) -> None:
         """All that is there is seen, and has its count of updates."""
@@ -243,19 +243,19 @@ class Handle:
         if arrays.settled is not None and arrays.settled is member.settled:
             member.seen = bytes(arrays.spans)
             return
-        if member.bounds != arrays.bounds:
-            for bound, counted in zip(arrays.bounds, member.counted):
-                if bound is not None and counted is not None:
-                    counted.bound, bound.counted = bound, counted
-            member.bounds = list(arrays.bounds)
+        if member.links != arrays.links:
+            for link, counted in zip(arrays.links, member.counted):
+                if link is not None and counted is not None:
+                    counted.link, link.counted = link, counted
+            member.links = list(arrays.links)
         member.seen = bytes(arrays.spans)
-        for bound in arrays.active:
-            counted = bound.counted
-            if counted is not None and counted.steps != bound.updates.steps:
-                _c.check(_c.lib.adamod_set_tensor_steps(self.handle, counted.id, bound.updates.steps))
-                counted.steps = bound.updates.steps
+        for link in arrays.active:
+            counted = link.counted
+            if counted is not None and counted.steps != link.updates.steps:
+                _c.check(_c.lib.adamod_set_tensor_steps(self.handle, counted.id, link.updates.steps))
+                counted.steps = link.updates.steps
         member.settled = arrays.settled
-        member.settled_ids = [bound.counted.id for bound in arrays.settled.active] if arrays.settled else []
+        member.settled_ids = [link.counted.id for link in arrays.settled.active] if arrays.settled else []
 
     def scale(self, scaling: Scaling) -> None:
         """What a GradScaler says is read on the device: the host does not wait for it."""
@@ -308,12 +308,12 @@ class Handle:
 
     def step(self) -> None:
         groups = [member.arrays for member in self.members.values()]
-        active = [arrays for arrays in groups if any(bound.device == self.device for bound in arrays.active)]
+        active = [arrays for arrays in groups if any(link.device == self.device for link in arrays.active)]
         if not active:
             return
         status = _c.lib.adamod_step(self.handle)
         if not status and _capturing(self.device):
-            self.captured = [dict(counted.bound.state) for counted in self._all_counted()]
+            self.captured = [dict(counted.link.state) for counted in self._all_counted()]
         # A failure is one of a step before, which the host took for done.
         self.behind = self.behind or self.captured is not None or self.scaling.found_inf is not None or status != 0
         _c.check(status)
@@ -336,7 +336,7 @@ class Handle:
         steps = (ctypes.c_int64 * len(all_counted))()  # ids are 0, 1, ...
         _c.check(_c.lib.adamod_all_tensor_steps(self.handle, len(steps), steps))
         for counted in all_counted:
-            updates, shown = counted.bound.updates, counted.bound.state.get("step")
+            updates, shown = counted.link.updates, counted.link.state.get("step")
             if shown is updates.tensor and updates.cell.value == counted.steps:  # else it was set, and that counts
                 updates.become(steps[counted.id])
             counted.steps = steps[counted.id]
@@ -388,7 +388,7 @@ class Handles:
         try:
             handle = Handle(*key)
         except RuntimeError as error:
-            first = next(b for b in groups[0].bounds if b is not None and b.device == key[0])
+            first = next(b for b in groups[0].links if b is not None and b.device == key[0])
             raise RuntimeError(f"{groups[0].name(first.index)} is on {key[0]}: {error}") from None
         handle.use_current_stream()
         handle.follow(groups)

@@ -18,6 +18,7 @@ from typing import (
     List,
     Optional,
     Tuple,
+    Type,
     TypeVar,
     overload,
 )
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from .. import _c
 from . import checkpoints, counts, q8
-from .arrays import Arrays, check_together, device_of, has_nonzero
+from .arrays import Arrays, check_groups, device_of, has_nonzero
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, taken
 from .rates import Histogram, histogram, merged, local_real
@@ -59,6 +60,12 @@ def _option_names(rule: str) -> "frozenset[str]":
     return frozenset(_c.options(rule))
 
 
+def _all_subclasses(cls: Type["Optimizer"]) -> Iterator[Type["Optimizer"]]:
+    for sub in cls.__subclasses__():
+        yield sub
+        yield from _all_subclasses(sub)
+
+
 class Optimizer(torch.optim.Optimizer):
     """The base of all rules. States are tensors in `state[p]`, with the names PyTorch gives them, `step` too.
 
@@ -77,6 +84,8 @@ class Optimizer(torch.optim.Optimizer):
 
     # The library's names of arguments that are not called so there, beside those that all classes share.
     _names: Dict[str, Tuple[str, ...]] = {}
+
+    _telling = checkpoints.Telling()
 
     # Whether the states tell the learning rates of single elements. If not, they must be collected in the step.
     _states_tell_rates = True
@@ -218,7 +227,7 @@ class Optimizer(torch.optim.Optimizer):
             return loss
         if not same_states:
             self._states.remember(self.state)
-        check_together(groups)
+        check_groups(groups)
         handles = self._handles.prepare(groups, scaled, self._collecting)
         scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
         for arrays in groups:
@@ -337,7 +346,7 @@ class Optimizer(torch.optim.Optimizer):
         for index, (group, old) in enumerate(zip(self.param_groups, before)):
             try:
                 has_states = any(self.state.get(p) for p in group["params"])
-                reason = checkpoints.other_formula(self.rule, group, old, has_states)
+                reason = self._other_formula(group, old, has_states)
                 if reason is not None:
                     raise ValueError(f"this is not a checkpoint of {type(self).__name__}: {reason}")
                 q8.check_loaded(group, self.state)
@@ -359,6 +368,11 @@ class Optimizer(torch.optim.Optimizer):
                     self.state[p][name] = checkpoints.whole(value)
                 elif isinstance(value, Tensor):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
+
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        """Why a saved group is not one of this class, in a few words; None: it may be."""
+        needed = frozenset(key for cls in _all_subclasses(Optimizer) for key in cls._telling.needed)
+        return checkpoints.other_formula(self.rule, self._telling, needed, group, before, has_states)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         """Fills in options that a loaded group lacks or has by other names. ValueError: they mean another formula."""

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from .. import _c
 
-_SIGNED = ("exp_avg", "momentum_buffer")  # state 0 of the rules that have states in 8 bits
+# State 0 of the rules that have states in 8 bits.
+_SIGNED = {info.signed_state for info in map(_c.rule_info, _c.rules()) if info.q8_states}
 
 
 def scale_name(name: str) -> str:

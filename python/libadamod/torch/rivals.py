@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from . import rates
+from .checkpoints import Telling
 from .optimizer import Optimizer, numbers
 from .options import Betas, Betas3, Bounded, Common, Params, Rate, own
 from .rates import Rates
@@ -62,6 +63,7 @@ class NAdam(Optimizer):
     """
 
     rule = "nadam"
+    _telling = Telling(("momentum_decay",))
 
     def __init__(
         self,
@@ -186,6 +188,7 @@ class ADOPT(Optimizer):
     """
 
     rule = "adopt"
+    _telling = Telling(("clip",))
     _states_tell_rates = False
 
     def __init__(
@@ -214,6 +217,7 @@ class AdEMAMix(Optimizer):
     """
 
     rule = "ademamix"
+    _telling = Telling(("alpha",))
     _names = {
         "betas": ("beta1", "beta2", "beta_slow"),
         "beta3_warmup": ("beta_slow_warmup",),
@@ -254,6 +258,7 @@ class Adan(Optimizer):
     """
 
     rule = "adan"
+    _telling = Telling(foreign=("no_prox",))
     _names = {"betas": ("beta1", "beta_diff", "beta2")}
 
     def __init__(
@@ -266,6 +271,11 @@ class Adan(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common)
+
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        if not group.get("no_prox", True) and group["weight_decay"]:
+            return "it was saved with weight_decay and without no_prox, a formula that adan does not have here"
+        return super()._other_formula(group, before, has_states)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
@@ -283,6 +293,7 @@ class LAMB(Optimizer):
     """
 
     rule = "lamb"
+    _telling = Telling(("trust_ratio",))
     _states_tell_rates = False
 
     def __init__(
@@ -317,6 +328,7 @@ class Prodigy(Optimizer):
     """
 
     rule = "prodigy"
+    _telling = Telling(("d_coef",))
     _states_tell_rates = False
 
     def __init__(
@@ -347,6 +359,7 @@ class StableAdamW(Optimizer):
     """
 
     rule = "stableadamw"
+    _telling = Telling(("update_clipping",))
     _states_tell_rates = False
 
     def __init__(
@@ -445,6 +458,7 @@ class ScheduleFreeAdamW(_ScheduleFree):
     """
 
     rule = "schedulefree_adamw"
+    _telling = Telling(("warmup_steps",))
 
     def __init__(
         self,
@@ -478,6 +492,7 @@ class ScheduleFreeSGD(_ScheduleFree):
     """
 
     rule = "schedulefree_sgd"
+    _telling = Telling(("warmup_steps",))
     _names = {"momentum": ("beta1",)}
 
     def __init__(
@@ -512,6 +527,7 @@ class Sophia(Optimizer):
     """
 
     rule = "sophia"
+    _telling = Telling(("rho",))
     _names = {"betas": ("beta1",)}
 
     def __init__(
@@ -586,6 +602,7 @@ class Muon(Optimizer):
     """
 
     rule = "muon"
+    _telling = Telling(("ns_steps",))
     _states_tell_rates = False
     _names = {
         "ns_coefficients": ("ns_a", "ns_b", "ns_c"),
@@ -644,6 +661,7 @@ class SOAP(Optimizer):
     """
 
     rule = "soap"
+    _telling = Telling(("precondition_frequency",))
     _states_tell_rates = False
     _names = {"correct_bias": ("bias_correction",)}
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import rates
+from . import checkpoints, rates
+from .checkpoints import Telling
 from .optimizer import Optimizer, numbers
 from .options import Betas, Bounded, Common, Flavour, Params, Rate, Spatial, own
 from .rates import Rates
@@ -41,6 +42,7 @@ class AdaMod(Optimizer):
     """
 
     rule = "adamod"
+    _telling = Telling(ported=True)
 
     def __init__(
         self,
@@ -100,6 +102,12 @@ class Adam(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
+
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        # What says how weight_decay acts, ours or torch.optim's, and has no amsgrad, is RAdam's, NAdam's and the like.
+        unlike = "amsgrad" not in group and ("decay" in group or "decoupled_weight_decay" in group)
+        found = super()._other_formula(group, before, has_states)
+        return found or ("it has no amsgrad, which adam has" if has_states and unlike else None)
 
     def _rule(self, group: Dict[str, Any]) -> str:
         return "amsgrad" if group.get("amsgrad") else "adam"
@@ -186,6 +194,7 @@ class SGD(Optimizer):
     """
 
     rule = "sgd"
+    _telling = Telling(("momentum",), ported=True)
 
     def __init__(
         self,
@@ -216,6 +225,7 @@ class Adagrad(Optimizer):
     """
 
     rule = "adagrad"
+    _telling = Telling(("lr_decay",))
 
     def __init__(
         self,
@@ -247,6 +257,7 @@ class RMSprop(Optimizer):
     """
 
     rule = "rmsprop"
+    _telling = Telling(("alpha",))
 
     def __init__(
         self,
@@ -283,6 +294,7 @@ class Adadelta(Optimizer):
     """
 
     rule = "adadelta"
+    _telling = Telling(("rho",), ported=True)
     _states_tell_rates = False
 
     def __init__(
@@ -310,6 +322,7 @@ class AdaBound(Optimizer):
     """
 
     rule = "adabound"
+    _telling = Telling(("final_lr", "gamma"), ported=True)
 
     def __init__(
         self,
@@ -370,6 +383,7 @@ class AdaShift(Optimizer):
     """
 
     rule = "adashift"
+    _telling = Telling(("window",))
 
     def __init__(
         self,
@@ -405,6 +419,7 @@ class NosAdam(Optimizer):
     """
 
     rule = "nosadam"
+    _telling = Telling(("gamma",), foreign=("betas", "lr_decay"))
 
     def __init__(
         self,
@@ -452,6 +467,7 @@ class Adafactor(Optimizer):
     """
 
     rule = "adafactor"
+    _telling = Telling(("clip_threshold",))
     _states_tell_rates = False
 
     def __init__(
@@ -507,6 +523,9 @@ class Adafactor(Optimizer):
         return float(lr)
 
 
+_RECTIFIED_FROM = 6  # updates; before, pytorch_optimizer's RAdam may do nothing
+
+
 class RAdam(Optimizer):
     """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified; as torch.optim.RAdam.
 
@@ -516,6 +535,7 @@ class RAdam(Optimizer):
     """
 
     rule = "radam"
+    _telling = Telling(ported=True)
 
     def __init__(
         self,
@@ -528,6 +548,20 @@ class RAdam(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
+
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        found = super()._other_formula(group, before, has_states)
+        if found or not checkpoints.is_ported(group):
+            return found
+        of_port = ("weight_decouple", "fixed_decay", "foreach", "adam_debias", "initial_lr")
+        others = [key for key in group if key not in before and key not in of_port]
+        if others:
+            return f"it has {others[0]}, which radam does not have"
+        if group["weight_decay"] and not group["weight_decouple"]:
+            return "it was saved with weight_decouple=False, which pytorch_optimizer's RAdam takes for no decay"
+        if int(group.get("step", 0)) < _RECTIFIED_FROM:
+            return f"it was saved before update {_RECTIFIED_FROM}, until which pytorch_optimizer's RAdam has another formula"
+        return None
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         correction = 1 - o["beta2"] ** t

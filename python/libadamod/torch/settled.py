@@ -21,7 +21,7 @@ from .. import _c
 from .counts import Cells
 
 if TYPE_CHECKING:
-    from .arrays import Bound
+    from .arrays import Link
 
 Same = Callable[..., bool]
 
@@ -114,31 +114,31 @@ class Settled:
     others that a handle knows, only that they are where they were."""
 
     def __init__(
-        self, params: Sequence[Tensor], spans: "ctypes.Array[_c.Span]", active: List["Bound"], known: List["Bound"]
+        self, params: Sequence[Tensor], spans: "ctypes.Array[_c.Span]", active: List["Link"], known: List["Link"]
     ) -> None:
         self.all = params
         self.active = active
         self.device = active[0].device
-        self.indices = [bound.index for bound in active]
+        self.indices = [link.index for link in active]
         self.params = [params[i] for i in self.indices]
-        self.touches = [bound.touch for bound in active]
-        self.elements = sum(bound.count for bound in active)
-        self.has_empty = any(bound.count == 0 for bound in active)
-        self.steps = [bound.updates.steps for bound in active]
+        self.touches = [link.touch for link in active]
+        self.elements = sum(link.count for link in active)
+        self.has_empty = any(link.count == 0 for link in active)
+        self.steps = [link.updates.steps for link in active]
         self.next_steps = [n + 1 for n in self.steps]
-        self.cells = Cells([bound.updates for bound in active])
-        self.left = min(bound.updates.end - bound.updates.steps for bound in active)  # until one needs another type
+        self.cells = Cells([link.updates for link in active])
+        self.left = min(link.updates.end - link.updates.steps for link in active)  # until one needs another type
         with_grads = set(self.indices)
-        idle = [bound for bound in known if bound.index not in with_grads and bound.device is not None]
-        self.placed = self.params + [params[bound.index] for bound in idle]
+        idle = [link for link in known if link.index not in with_grads and link.device is not None]
+        self.placed = self.params + [params[link.index] for link in idle]
         # Of the states' tensors, one after the other.
-        self.holders = [bound.state for bound in active + idle for _ in bound.names]
-        self.names = [name for bound in active + idle for name in bound.names]
+        self.holders = [link.state for link in active + idle for _ in link.names]
+        self.names = [name for link in active + idle for name in link.names]
         self.addresses = self._addresses()
 
         grads, self.missing = self._find_grads()
         self.grads = list(map(Tensor.data_ptr, grads))
-        lazy = (Tensor.is_neg, Tensor.is_conj) if any(bound.complex for bound in active) else (Tensor.is_neg,)
+        lazy = (Tensor.is_neg, Tensor.is_conj) if any(link.complex for link in active) else (Tensor.is_neg,)
         self.same_params = _same_as(self.params, (Tensor.stride, Tensor.numel, _get_dtype))
         self.same_grads = _same_as(grads, (type, Tensor.stride, Tensor.numel, _get_dtype, *lazy))
 
@@ -199,7 +199,7 @@ class Settled:
 
     def tell_counts(self) -> None:
         """To those that look at each parameter: so far they were told nothing of what was counted here."""
-        for bound, n in zip(self.active, self.steps):
-            bound.updates.steps = n
-            if bound.counted is not None:
-                bound.counted.steps = n
+        for link, n in zip(self.active, self.steps):
+            link.updates.steps = n
+            if link.counted is not None:
+                link.counted.steps = n
