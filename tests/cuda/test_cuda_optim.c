@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_pair.h"
+#include "rule_table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,76 +28,12 @@ TEST(every_rule_gives_the_same_bits) {
     }
 }
 
-static const char *const variants[][2] = {
-    {"adamod", "flavour=published weight_decay=0.01"},
-    {"adamod", "flavour=keras beta3=0.9 decay=independent weight_decay=0.001"},
-    {"adamod", "flavour=adamd beta3=0.9"},
-    {"adamod", "beta3=0 eps=0.001"},
-    {"adam", "flavour=published maximize=1"},
-    {"adam", "decay=l2 weight_decay=0.1 clip_value=0.5"},
-    {"adam", "bound=momental beta3=0.9"},
-    {"amsgrad", "bias_correction=0"},
-    {"amsgrad", "bound=momental"},
-    {"sgd", "momentum=0.9 dampening=0.1 weight_decay=0.01"},
-    {"sgd", "momentum=0.9 nesterov=1"},
-    {"adagrad", "initial=0.1 lr_decay=0.01"},
-    {"adagrad", "bound=momental"},
-    {"rmsprop", "momentum=0.9"},
-    {"rmsprop", "centered=1"},
-    {"rmsprop", "bound=momental"},
-    {"rmsprop", "bound=momental momentum=0.9 centered=1"},
-    {"rmsprop", "centered=1 momentum=0.5 weight_decay=0.01"},
-    {"adadelta", "rho=0.95"},
-    {"adadelta", "bound=momental"},
-    {"adabound", "gamma=0.01 final_lr=0.5"},
-    {"amsbound", "weight_decay=0.01"},
-    {"adashift", "window=3"},
-    {"adashift", "window=3 bound=momental"},
-    {"adashift", "window=3 spatial=none bound=momental"},
-    {"adafactor", "bound=momental"},
-    {"adafactor", "bound=momental beta1=0.9 beta3=0.9"},
-    {"adashift", "window=3 spatial=none weight_decay=0.1"},
-    {"nosadam", "gamma=1 bias_correction=0"},
-    {"nosadam", "gamma=0.5"},
-    {"adafactor", "beta1=0.9 weight_decay=0.01"},
-    {"adafactor", "relative_step=0 lr=0.01 scale_parameter=0"},
-    {"adafactor", "warmup_init=1 decay=l2 weight_decay=0.01 clip_threshold=0.5"},
-    {"radam", "beta2=0.99"},
-    {"radam", "beta2=0.99 bound=momental"},
-    {"nosadam", "bound=momental"},
-    {"lion", "weight_decay=0.1"},
-    {"nadam", "momentum_decay=0.1"},
-    {"nadam", "bound=momental"},
-    {"adamax", "bound=momental"},
-    {"adabelief", "rectify=0"},
-    {"adabelief", "bound=momental eps=1e-8"},
-    {"adopt", "weight_decay=0.01"},
-    {"adopt", "bound=momental"},
-    {"ademamix", "alpha_warmup=5 beta_slow_warmup=8"},
-    {"ademamix", "bound=momental"},
-    {"adan", "weight_decay=0.01"},
-    {"adan", "bound=momental"},
-    {"lamb", "weight_decay=0.1"},
-    {"lamb", "bound=momental"},
-    {"schedulefree_adamw", "weight_decay=0.1 warmup_steps=4"},
-    {"schedulefree_adamw", "bound=momental"},
-    {"schedulefree_sgd", "lr=0.1 weight_decay=0.1"},
-    {"sophia", "weight_decay=0.1"},
-    {"sophia", "bound=momental"},
-    {"stableadamw", "weight_decay=0.1"},
-    {"stableadamw", "bound=momental"},
-    {"prodigy", "d0=0.001 weight_decay=0.1 growth_rate=1.2"},
-    {"prodigy", "d0=0.001 bound=momental use_bias_correction=1"},
-    {"muon", "weight_decay=0.1"},
-    {"muon", "use_muon=0"},
-    {"soap", "precondition_frequency=4 weight_decay=0.1"},
-};
-
 TEST(options_of_rules) {
     NEED_CUDA;
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-        pair *x = pair_new(variants[i][0]);
-        pair_set(x, variants[i][1]);
+    option_set set;
+    for (int i = 0; rule_options(ROW_CUDA, i, &set); i++) {
+        pair *x = pair_new(set.rule);
+        pair_set(x, set.options);
         pair_add(x, ADAMOD_F32, 5000);
         pair_add(x, ADAMOD_F32, 33);
         pair_add_at(x, 0, ADAMOD_F32, ADAMOD_F32, 2, (int64_t[]){64, 700}, 0);

@@ -98,13 +98,13 @@ static bool twin_agrees(const twin *x) {
     for (int64_t i = 0; good && i < x->n; i++) {
         good = CHECK_INT(((uint16_t *)x->param[0].data)[i], nearest16(x->param[0].type, (double)master[i]));
     }
-    for (int i = 0; good && state_names[i]; i++) {
+    for (int i = 0; good && state_name(i); i++) {
         void *a = NULL, *b = NULL;
         adamod_type type;
         int64_t count;
-        if (!strcmp(state_names[i], "master")) continue;
-        if (adamod_state(x->opt[0], 0, state_names[i], &a, &type, &count)) continue;
-        good = CHECK_INT(adamod_state(x->opt[1], 0, state_names[i], &b, &type, &count), 0) &&
+        if (!strcmp(state_name(i), "master")) continue;
+        if (adamod_state(x->opt[0], 0, state_name(i), &a, &type, &count)) continue;
+        good = CHECK_INT(adamod_state(x->opt[1], 0, state_name(i), &b, &type, &count), 0) &&
                CHECK(!memcmp(a, b, (size_t)count * type_size(type)));
     }
     return good;

@@ -91,7 +91,7 @@ TEST(any_cutting_of_arrays) {
     static int64_t one[1][2] = {{0, TOTAL}}, many[MOST_TENSORS][2];
     rng_state = 2;
     EACH_KERNEL(v, s) {
-        if (variants[v].whole || storages[s].random) continue;
+        if (variant_of(v).whole || storages[s].random) continue;
         int64_t cut[MOST_TENSORS + 1] = {0};
         for (int k = 1; k < MOST_TENSORS; k++) {
             cut[k] = k % 5 == 0 ? cut[k - 1] : cut[k - 1] + (int64_t)(rng() % (2 * TOTAL / MOST_TENSORS));
@@ -115,12 +115,12 @@ TEST(any_order_of_adding) {
     enum { N = 3000 };
     static const char *const names[2] = {"weight", "bias"};
     bitwise_make_sources();
-    for (int v = 0; v < variant_count; v++) {
+    for (int v = 0; variant_of(v).rule; v++) {
         uint16_t *p[2][2];
         for (int turned = 0; turned < 2; turned++) {
             adamod_optimizer *opt;
-            if (!CHECK_INT(adamod_create(&opt, variants[v].rule), 0)) return;
-            set_options(opt, variants[v].options);
+            if (!CHECK_INT(adamod_create(&opt, variant_of(v).rule), 0)) return;
+            set_options(opt, variant_of(v).options);
             set_options(opt, "low_precision=stochastic state_type=bf16");
             for (int i = 0; i < 2; i++) {
                 const int which = turned ? 1 - i : i;
@@ -141,7 +141,7 @@ TEST(any_order_of_adding) {
         bool good = CHECK(!memcmp(p[0][0], p[1][0], N * sizeof(uint16_t)));
         good &= CHECK(!memcmp(p[0][1], p[1][1], N * sizeof(uint16_t)));
         good &= CHECK(memcmp(p[0][0], p[0][1], N * sizeof(uint16_t)) != 0); /* nor are two parameters rounded alike */
-        if (!good) printf("%s {%s}\n", variants[v].rule, variants[v].options);
+        if (!good) printf("%s {%s}\n", variant_of(v).rule, variant_of(v).options);
         for (int i = 0; i < 4; i++) free(p[i / 2][i % 2]);
     }
 }
@@ -189,14 +189,14 @@ TEST(raw_spans_cut_anywhere) {
     CHECK_INT(adamod_pool_create(&pool[1], 3), 0);
     CHECK_INT(adamod_pool_threads(pool[1]), 3);
     rng_state = 3;
-    for (int v = 0; v < variant_count; v++) {
-        if (variants[v].whole) continue;
+    for (int v = 0; variant_of(v).rule; v++) {
+        if (variant_of(v).whole) continue;
         for (int type = ADAMOD_F32; type <= ADAMOD_F64; type++) {
             adamod_hyper *h;
             const size_t size = adamod__type_size((adamod_type)type);
             char *arrays[3][RAW_ARRAYS];
-            if (!CHECK_INT(adamod_hyper_create(&h, variants[v].rule), 0)) continue;
-            set_hyper(h, variants[v].options);
+            if (!CHECK_INT(adamod_hyper_create(&h, variant_of(v).rule), 0)) continue;
+            set_hyper(h, variant_of(v).options);
             for (int way = 0; way < 3; way++) { /* one piece; eleven; seven on three threads */
                 for (int i = 0; i < RAW_ARRAYS; i++) arrays[way][i] = room(N, size);
                 memcpy(arrays[way][0], bitwise_parameters[type], N * size);
@@ -210,7 +210,7 @@ TEST(raw_spans_cut_anywhere) {
                 }
                 for (int i = 0; i < RAW_ARRAYS; i++) {
                     if (!CHECK(!memcmp(arrays[way][i], arrays[0][i], N * size))) {
-                        printf("%s {%s}, type %d, array %d\n", variants[v].rule, variants[v].options, type, i);
+                        printf("%s {%s}, type %d, array %d\n", variant_of(v).rule, variant_of(v).options, type, i);
                     }
                 }
             }
@@ -314,8 +314,8 @@ static void expect_adam(const config *adamod) {
             void *x = NULL, *y = NULL;
             adamod_type type;
             int64_t count;
-            CHECK_INT(adamod_state(a.opt, k, state_names[s], &x, &type, &count), 0);
-            CHECK_INT(adamod_state(b.opt, k, state_names[s], &y, &type, &count), 0);
+            CHECK_INT(adamod_state(a.opt, k, state_name(s), &x, &type, &count), 0);
+            CHECK_INT(adamod_state(b.opt, k, state_name(s), &y, &type, &count), 0);
             same = same && (count == 0 || !memcmp(x, y, (size_t)count * adamod__type_size(type)));
         }
     }

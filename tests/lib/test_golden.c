@@ -356,12 +356,12 @@ static void write_array(FILE *out, const char *kind, const char *name, adamod_ty
 
 static void write_states(FILE *out, const char *kind, const golden *x) {
     for (int k = 0; k < x->n; k++) {
-        for (int i = 0; state_names[i]; i++) {
+        for (int i = 0; state_name(i); i++) {
             void *data;
             adamod_type type;
             int64_t n;
-            if (adamod_state(x->opt, k, state_names[i], &data, &type, &n)) continue;
-            fprintf(out, "%s %s %s %s %" PRId64 " %016" PRIx64 "\n", kind, x->name[k], state_names[i], type_names[type],
+            if (adamod_state(x->opt, k, state_name(i), &data, &type, &n)) continue;
+            fprintf(out, "%s %s %s %s %" PRId64 " %016" PRIx64 "\n", kind, x->name[k], state_name(i), type_names[type],
                     n, hash_of(type, data, n));
         }
     }

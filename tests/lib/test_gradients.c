@@ -187,14 +187,14 @@ static bool finite_at(adamod_type type, const void *data, int64_t i) {
  * element-wise rules. */
 TEST(nonfinite_pass_spreads) {
     static const double poisons[] = {NAN, INFINITY, -INFINITY};
-    for (int v = 0; v < variant_count; v++) {
+    for (int v = 0; variant_of(v).rule; v++) {
         for (int type = ADAMOD_F32; type <= ADAMOD_F16; type++) {
             for (int k = 0; k < 3; k++) {
                 enum { N = 40 };
                 double p[N] = {0}, g[N];
                 adamod_optimizer *opt;
-                if (!CHECK_INT(adamod_create(&opt, variants[v].rule), 0)) return;
-                set_options(opt, variants[v].options);
+                if (!CHECK_INT(adamod_create(&opt, variant_of(v).rule), 0)) return;
+                set_options(opt, variant_of(v).options);
                 CHECK_INT(adamod_set(opt, "clip_value", INFINITY), 0);
                 for (int i = 0; i < N; i++) {
                     put((adamod_type)type, p, i, 0.5);
@@ -212,10 +212,11 @@ TEST(nonfinite_pass_spreads) {
                     CHECK_INT(adamod_step(opt), 0);
                 }
                 bool good = CHECK(!finite_at((adamod_type)type, p, 7)) & CHECK_INT(adamod_skipped(opt), 0);
-                for (int i = 0; i < N && !variants[v].whole; i++)
+                for (int i = 0; i < N && !variant_of(v).whole; i++)
                     good &= i == 7 || CHECK(finite_at((adamod_type)type, p, i));
                 if (!good)
-                    printf("%s {%s}, type %d, poison %g\n", variants[v].rule, variants[v].options, type, poisons[k]);
+                    printf("%s {%s}, type %d, poison %g\n", variant_of(v).rule, variant_of(v).options, type,
+                           poisons[k]);
                 adamod_free(opt);
             }
         }
@@ -236,17 +237,17 @@ TEST(gradients_at_the_ends_of_the_range) {
         {0, -0.0, 5e-324, -5e-324, 1e-310, 1e-308, 1e-300, -1e-160, 1e154, -1e155, 1e300, 1.7e308},
     };
     enum { N = 50 };
-    for (int v = 0; v < variant_count; v++) {
+    for (int v = 0; variant_of(v).rule; v++) {
         for (int type = ADAMOD_F32; type <= ADAMOD_F64; type++) {
             double first[N];
             for (int set = 0; adamod_isa_name(set); set++) {
                 double p[N] = {0}, g[N] = {0};
                 adamod_optimizer *opt;
                 setenv("ADAMOD_ISA", adamod_isa_name(set), 1);
-                const adamod_status status = adamod_create(&opt, variants[v].rule);
+                const adamod_status status = adamod_create(&opt, variant_of(v).rule);
                 unsetenv("ADAMOD_ISA");
                 if (!CHECK_INT(status, 0)) return;
-                set_options(opt, variants[v].options);
+                set_options(opt, variant_of(v).options);
                 CHECK_INT(adamod_set_text(opt, "decay", "none"), 0);
                 const adamod_tensor x = {.param = p,
                                          .grad = g,
@@ -263,18 +264,18 @@ TEST(gradients_at_the_ends_of_the_range) {
                 }
                 static const char *const following[] = {"sgd",      "radam",    "adabound",
                                                         "amsbound", "adashift", "schedulefree_sgd"};
-                bool bounded = !variants[v].whole;
+                bool bounded = !variant_of(v).whole;
                 for (size_t i = 0; i < sizeof following / sizeof *following; i++)
-                    bounded = bounded && strcmp(variants[v].rule, following[i]) != 0;
-                const bool centered = strstr(variants[v].options, "centered") != NULL;
+                    bounded = bounded && strcmp(variant_of(v).rule, following[i]) != 0;
+                const bool centered = strstr(variant_of(v).options, "centered") != NULL;
                 for (int i = 0; i < N; i++) {
                     const double end = type == ADAMOD_F64 ? p[i] : (double)((float *)p)[i];
                     if (set == 0) first[i] = end;
                     const bool same = end == first[i] || (isnan(end) && isnan(first[i]));
                     const bool small = !bounded || fabs(end) < 1e6 || (centered && isnan(end));
                     if (CHECK(same) && CHECK(small)) continue;
-                    printf("%s {%s}, type %d, %s: element %d ends at %g\n", variants[v].rule, variants[v].options, type,
-                           adamod_isa_name(set), i, end);
+                    printf("%s {%s}, type %d, %s: element %d ends at %g\n", variant_of(v).rule, variant_of(v).options,
+                           type, adamod_isa_name(set), i, end);
                     break;
                 }
                 adamod_free(opt);

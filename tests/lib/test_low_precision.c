@@ -70,10 +70,10 @@ static bool master_run(const char *rule, const char *options, adamod_type type, 
         for (int64_t i = 0; good && i < n; i++) {
             good = CHECK_INT(((uint16_t *)param[0].data)[i], nearest16(type, get(ADAMOD_F32, master, i)));
         }
-        for (int i = 0; good && state_names[i]; i++) {
-            if (!strcmp(state_names[i], "master")) continue;
-            const adamod_status status = adamod_state(opt[0], 0, state_names[i], &a, &a_type, &a_count);
-            good = CHECK_INT(adamod_state(opt[1], 0, state_names[i], &b, &b_type, &b_count), status);
+        for (int i = 0; good && state_name(i); i++) {
+            if (!strcmp(state_name(i), "master")) continue;
+            const adamod_status status = adamod_state(opt[0], 0, state_name(i), &a, &a_type, &a_count);
+            good = CHECK_INT(adamod_state(opt[1], 0, state_name(i), &b, &b_type, &b_count), status);
             if (status) continue;
             good = good && CHECK_INT(a_type, b_type) && CHECK_INT(a_count, b_count) &&
                    CHECK(!memcmp(a, b, (size_t)a_count * type_size(a_type)));

@@ -69,12 +69,12 @@ TEST(shapes_of_adafactor) {
     rng_state = 3;
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         const int64_t n = count_of(shapes[k].ndim, shapes[k].shape);
-        for (int i = 0; i < own_set_count; i++) {
-            if (strcmp(own_sets[i].rule, "adafactor") != 0) continue;
+        const rule_row *row = rule_row_of("adafactor");
+        for (int i = 0; row->options[ROW_SETS][i]; i++) {
             for (int way = 0; way < 4; way++) {
                 if (n > 1000 && (fast() ? way != i % 4 : way > 1 && i % 2)) continue;
                 scenario sc = {
-                    .rule = "adafactor", .options = own_sets[i].options, .ndim = shapes[k].ndim, .raw = way / 2};
+                    .rule = "adafactor", .options = row->options[ROW_SETS][i], .ndim = shapes[k].ndim, .raw = way / 2};
                 sc.param_type = sc.grad_type = way % 2 ? ADAMOD_F32 : ADAMOD_F64;
                 memcpy(sc.shape, shapes[k].shape, sizeof sc.shape);
                 sc.steps = fast() ? (n > 100 ? 2 : 8) : n > 1000 ? 3 : 100;
@@ -276,12 +276,12 @@ static void run_groups(const char *rule) {
             CHECK_INT(adamod_tensor_steps(opt, k, &steps), 0);
             CHECK_INT(steps, updates[k]);
             good = compare_param(&m[k], &param[k]);
-            for (int i = 0; good && state_names[i]; i++) {
+            for (int i = 0; good && state_name(i); i++) {
                 array a = {0};
-                const bool there = ref_get(m[k].ref, state_names[i], NULL) != NULL;
-                const adamod_status status = adamod_state(opt, k, state_names[i], &a.data, &a.type, &a.n);
+                const bool there = ref_get(m[k].ref, state_name(i), NULL) != NULL;
+                const adamod_status status = adamod_state(opt, k, state_name(i), &a.data, &a.type, &a.n);
                 good = CHECK_INT(status, there ? ADAMOD_OK : ADAMOD_ERROR_NAME);
-                if (good && there) good = compare_state(&m[k], state_names[i], &a);
+                if (good && there) good = compare_state(&m[k], state_name(i), &a);
             }
         }
     }

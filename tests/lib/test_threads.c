@@ -126,8 +126,8 @@ TEST(modes_of_the_caller_change_no_step) {
 TEST(modes_of_the_caller_change_no_step_of_threads) {
     if (getenv("ADAMOD_TEST_EMULATED")) SKIP("qemu has not all modes");
     static const char *const rules[] = {"adamod", "adafactor", "muon"};
-    for (int v = 0, next = 0; v < variant_count && next < 3; v++) {
-        if (strcmp(variants[v].rule, rules[next]) != 0) continue;
+    for (int v = 0, next = 0; variant_of(v).rule && next < 3; v++) {
+        if (strcmp(variant_of(v).rule, rules[next]) != 0) continue;
         config c = config_of(v, next++);
         c.n = MANY;
         c.shapes = shapes_many;

@@ -3,9 +3,12 @@
 SPDX-License-Identifier: MIT
 """
 
+import contextlib
 import copy
 import inspect
 import math
+import os
+import re
 import unittest
 
 import find_package  # noqa: F401
@@ -15,6 +18,7 @@ import libadamod.torch as lt
 import numpy as np
 import torch
 from libadamod import _c
+from libadamod.torch.optimizer import _LIBRARY_NAMES
 from published import PublishedAdaMod
 from support import CLASSES, clones, library_optimizer, make_params, set_grads, train
 
@@ -154,39 +158,35 @@ class AgainstTorch(unittest.TestCase):
             self.assertTrue(torch.equal(p, q))
 
 
-# Options that are not the defaults, by the library's names; our classes take beta1 and beta2 as betas.
-OPTIONS = {
-    "adamod": {"beta1": 0.8, "beta3": 0.99, "weight_decay": 0.1, "flavour": "keras"},
-    "adam": {"lr": 0.01, "decay": "independent", "weight_decay": 0.01, "clip_value": 0.5},
-    "amsgrad": {"bias_correction": 0, "beta2": 0.9},
-    "sgd": {"momentum": 0.9, "nesterov": 1, "weight_decay": 0.1, "decay": "decoupled"},
-    "adagrad": {"initial": 0.5, "lr_decay": 0.1},
-    "rmsprop": {"centered": 1, "momentum": 0.9},
-    "adadelta": {"rho": 0.8, "maximize": 1},
-    "adabound": {"final_lr": 0.01, "gamma": 0.1},
-    "amsbound": {"final_lr": 0.01, "gamma": 0.1, "weight_decay": 0.1},
-    "adashift": {"window": 3, "spatial": "none", "beta2": 0.9},
-    "nosadam": {"gamma": 0.5, "bias_correction": 0},
-    "adafactor": {"beta1": 0.5, "relative_step": 0, "lr": 0.01, "weight_decay": 0.1},
-    "radam": {"beta2": 0.9, "weight_decay": 0.1, "decay": "l2", "bound": "momental", "beta3": 0.9},
-    "lion": {"lr": 0.01, "beta2": 0.9, "weight_decay": 0.1},
-    "nadam": {"momentum_decay": 0.1, "bound": "momental"},
-    "adamax": {"beta2": 0.9, "bound": "momental", "beta3": 0.9},
-    "adabelief": {"rectify": 0, "eps": 1e-8},
-    "adopt": {"clip": 0, "beta2": 0.9},
-    "ademamix": {"alpha": 5, "beta_slow": 0.99, "beta_slow_warmup": 7, "alpha_warmup": 6, "bound": "momental"},
-    "lamb": {"weight_decay": 0.1, "bias_correction": 0, "bound": "momental"},
-    "schedulefree_adamw": {"warmup_steps": 5, "r": 0.5, "weight_decay": 0.1, "bound": "momental"},
-    "sophia": {"beta1": 0.9, "rho": 0.1, "bs": 7, "weight_decay": 0.1},
-    "schedulefree_sgd": {"beta1": 0.8, "lr": 0.1, "warmup_steps": 3},
-    "stableadamw": {"beta2": 0.9, "weight_decay": 0.1},
-    "prodigy": {"d0": 0.001, "weight_decay": 0.1, "growth_rate": 1.1, "safeguard_warmup": 1, "bound": "momental"},
-    "muon": {"lr": 0.02, "weight_decay": 0.1, "nesterov": 0, "ns_steps": 3, "adamw_lr": 0.01},
-    "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
-    "soap": {"lr": 0.02, "weight_decay": 0.1, "precondition_frequency": 2, "max_precondition_dim": 6, "eps": 1e-4},
-}
-OUR_NAMES = {"initial": "initial_accumulator_value", "beta_slow_warmup": "beta3_warmup"}
-BETAS_OF = {"ademamix": ("beta1", "beta2", "beta_slow"), "adan": ("beta1", "beta_diff", "beta2")}
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "rule_table.inc.h")
+
+
+def number_or_word(text):
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def options_to_try():
+    """By rule, options that are not the defaults: those that the table of rules has for Python, or its first ones."""
+    with open(TABLE, encoding="utf-8") as f:
+        rows = re.split(r"\.name = ", f.read())[1:]
+    found = {}
+    for row in rows:
+        text = (re.search(r'PYTHON\(\s*((?:"[^"]*"\s*)+)\)', row) or re.search(r'SETS\(\s*("[^"]*")', row))[1]
+        words = "".join(re.findall(r'"([^"]*)"', text)).split()
+        found[re.match(r'"(\w+)"', row)[1]] = {k: number_or_word(v) for k, v in (word.split("=") for word in words)}
+    return found
+
+
+OPTIONS = options_to_try()
+
+
+def betas_of(cls, options):
+    """The class's betas as the options have them. Sophia's second is none of the library's."""
+    names = {**_LIBRARY_NAMES, **cls._names}["betas"]
+    return tuple(options[name] for name in names) + (0.99,) * (len(names) == 1)
 
 
 def class_of(rule):
@@ -195,15 +195,15 @@ def class_of(rule):
 
 def arguments_of(rule, options):
     cls = class_of(rule)
-    arguments = {OUR_NAMES.get(k, k): v for k, v in options.items()}
+    named = {**_LIBRARY_NAMES, **cls._names}
+    ours = {theirs[0]: key for key, theirs in named.items() if len(theirs) == 1 and key != "betas"}
+    arguments = {ours.get(k, k): v for k, v in options.items()}
     names = libadamod.options(rule)
     if rule == "sgd":
         arguments.setdefault("lr", names["lr"].value)
-    if rule == "schedulefree_sgd" and "beta1" in arguments:
-        arguments["momentum"] = arguments.pop("beta1")
     if "betas" in inspect.signature(cls).parameters:
-        betas = BETAS_OF.get(rule, ("beta1", "beta2"))
-        arguments["betas"] = tuple(arguments.pop(b, names[b].value if b in names else 0.99) for b in betas)
+        arguments["betas"] = betas_of(cls, {**{name: o.value for name, o in names.items()}, **options})
+        arguments = {k: v for k, v in arguments.items() if k not in named["betas"]}
     arguments.setdefault("decay", names["decay"].value)
     arguments.setdefault("weight_decay", 0)  # StableAdamW's is not
     return cls, arguments
@@ -256,8 +256,7 @@ class AgainstTheLibrary(unittest.TestCase):
             known = libadamod.options(cls.rule)
             for key, value in group.items():
                 if key == "betas":
-                    names = BETAS_OF.get(cls.rule, ("beta1", "beta2"))
-                    self.assertEqual(value, tuple(known[name].value if name in known else 0.99 for name in names))
+                    self.assertEqual(value, betas_of(cls, {name: o.value for name, o in known.items()}))
                 elif key in known and (cls.__name__, key) not in {
                     ("Adam", "decay"),
                     ("RAdam", "decay"),

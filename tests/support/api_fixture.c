@@ -68,11 +68,11 @@ int64_t steps_of(const adamod_optimizer *opt, int64_t id) {
 /* ---- whether it has changed ---- */
 
 void snapshot_states(snapshot *s, const adamod_optimizer *opt, int64_t id) {
-    for (int i = 0; state_names[i]; i++) {
+    for (int i = 0; state_name(i); i++) {
         void *data;
         adamod_type type;
         int64_t count;
-        if (adamod_state(opt, id, state_names[i], &data, &type, &count)) continue;
+        if (adamod_state(opt, id, state_name(i), &data, &type, &count)) continue;
         snapshot_put(s, &count, sizeof count);
         snapshot_put(s, data, (size_t)count * type_size(type));
     }

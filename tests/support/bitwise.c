@@ -1,5 +1,6 @@
 /* An optimizer over some arrays: see bitwise.h. */
 #include "bitwise.h"
+#include "rule_table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,53 +19,14 @@ void set_options(adamod_optimizer *opt, const char *text) {
 
 /* ---- what there is to try ---- */
 
-const variant variants[] = {
-    {"adamod", "weight_decay=0.01", false},
-    {"adamod", "flavour=published clip_value=3", false},
-    {"adamod", "flavour=keras weight_decay=0.01 decay=l2", false},
-    {"adam", "grad_scale=0.3 maximize=1", false},
-    {"adam", "bound=momental", false},
-    {"amsgrad", "", false},
-    {"amsgrad", "bound=momental", false},
-    {"sgd", "", false},
-    {"sgd", "momentum=0.9", false},
-    {"sgd", "momentum=0.9 nesterov=1 weight_decay=0.01", false},
-    {"adagrad", "initial=0.1", false},
-    {"adagrad", "bound=momental", false},
-    {"rmsprop", "", false},
-    {"rmsprop", "momentum=0.9", false},
-    {"rmsprop", "centered=1", false},
-    {"rmsprop", "centered=1 momentum=0.9", false},
-    {"rmsprop", "bound=momental centered=1 momentum=0.9", false},
-    {"adadelta", "", false},
-    {"adadelta", "bound=momental", false},
-    {"adabound", "weight_decay=0.1 decay=independent", false},
-    {"amsbound", "", false},
-    {"adashift", "window=2 spatial=max bound=momental", true},
-    {"adashift", "window=1 spatial=none bound=momental", false},
-    {"nosadam", "", false},
-    {"adafactor", "weight_decay=0.1", true},
-    {"adafactor", "beta1=0.9 weight_decay=0.01 decay=l2 bound=momental", true},
-    {"radam", "beta2=0.9", false},
-    {"lion", "weight_decay=0.1", false},
-    {"nadam", "", false},
-    {"adamax", "bound=momental", false},
-    {"adabelief", "rectify=0", false},
-    {"adopt", "weight_decay=0.01", false},
-    {"ademamix", "alpha_warmup=3 beta_slow_warmup=3", false},
-    {"adan", "", false},
-    {"adan", "bound=momental", false},
-    {"lamb", "weight_decay=0.1", true},
-    {"schedulefree_adamw", "weight_decay=0.1 warmup_steps=2", false},
-    {"schedulefree_sgd", "lr=0.1", false},
-    {"sophia", "weight_decay=0.1", false},
-    {"stableadamw", "weight_decay=0.01 bound=momental", true},
-    {"prodigy", "bound=momental d0=0.001 growth_rate=1.1 weight_decay=0.01", true},
-    {"muon", "weight_decay=0.1", true},
-    {"muon", "use_muon=0", false},
-    {"soap", "precondition_frequency=2 weight_decay=0.1", true},
-};
-const int variant_count = sizeof variants / sizeof *variants;
+variant variant_of(int v) {
+    option_set set;
+    int bits = 0;
+    while (rule_options(ROW_BITS, bits, &set)) bits++;
+    const bool whole = v >= bits;
+    const bool there = rule_options(whole ? ROW_WHOLE : ROW_BITS, whole ? v - bits : v, &set);
+    return there ? (variant){set.rule, set.options, whole} : (variant){0};
+}
 
 const storage storages[] = {
     {ADAMOD_F32, NULL, false},
@@ -85,8 +47,9 @@ const int64_t shapes_mixed[MIXED][2] = {{0, 20001}, {0, 17}, {0, 0}, {0, 1}, {5,
 const int64_t shapes_many[MANY][2] = {{0, 100001}, {0, 17}, {0, 1}, {5, 103}, {131, 127}};
 
 config config_of(int v, int s) {
-    return (config){.rule = variants[v].rule,
-                    .options = variants[v].options,
+    const variant of = variant_of(v);
+    return (config){.rule = of.rule,
+                    .options = of.options,
                     .more = storages[s].more,
                     .type = storages[s].type,
                     .grad_type = -1,
@@ -203,13 +166,13 @@ static void add_bytes(written_bytes *p, const void *data, size_t n) {
 written_bytes bitwise_written(const bitwise_run *r, bool queues) {
     written_bytes p = {0};
     add_bytes(&p, r->param, (size_t)r->start[r->c->n] * adamod__type_size(r->c->type));
-    for (int s = 0; state_names[s]; s++) {
-        if (!queues && !strcmp(state_names[s], "grad_queue")) continue;
+    for (int s = 0; state_name(s); s++) {
+        if (!queues && !strcmp(state_name(s), "grad_queue")) continue;
         for (int k = 0; k < r->c->n; k++) {
             void *data = NULL;
             adamod_type type;
             int64_t count;
-            if (adamod_state(r->opt, k, state_names[s], &data, &type, &count)) continue;
+            if (adamod_state(r->opt, k, state_name(s), &data, &type, &count)) continue;
             add_bytes(&p, data, (size_t)count * adamod__type_size(type));
         }
     }

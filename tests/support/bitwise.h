@@ -48,8 +48,8 @@ typedef struct variant {
     const char *rule, *options;
     bool whole; /* an element depends on the whole array */
 } variant;
-extern const variant variants[];
-extern const int variant_count;
+/* Number v of all; its rule is NULL past the end. */
+variant variant_of(int v);
 
 typedef struct storage {
     adamod_type type;
@@ -72,7 +72,7 @@ adamod_type grad_type_of(const config *c, int k);
 
 /* All of them, or each kernel once where time is short. */
 #define EACH_KERNEL(v, s)                                                                                              \
-    for (int v = 0; v < variant_count; v++)                                                                            \
+    for (int v = 0; variant_of(v).rule; v++)                                                                           \
         for (int s = fast() ? v % storage_count : 0; s < (fast() ? v % storage_count + 1 : storage_count); s++)
 
 /* ---- a run ---- */

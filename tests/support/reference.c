@@ -5,18 +5,17 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "reference.h"
+#include "rule_table.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_STATES 8
 
-typedef void (*rule_function)(ref_state *s, double *p, const double *g, const ref_options *o);
-
 struct ref_state {
-    rule_function rule;
+    const rule_row *row;
     int64_t t;                 /* the step under way, or the last one */
     int64_t count;             /* elements */
     int64_t first;             /* dimension, if there are two or more and the tensor is not empty */
@@ -29,7 +28,7 @@ struct ref_state {
     double *u;     /* scratch */
     double factor; /* of the last step, by sums over the tensor */
     int states;
-    const char *name[MAX_STATES];
+    char name[MAX_STATES][24];
     double *data[MAX_STATES];
     int64_t size[MAX_STATES];
 };
@@ -720,98 +719,81 @@ static void step_muon(ref_state *s, double *p, const double *g, const ref_option
 
 double ref_factor(const ref_state *s) { return s->factor; }
 
-static const struct {
-    const char *name;
-    rule_function function;
-} rules[] = {
-    {"adamod", step_adamod},
-    {"adam", step_adam},
-    {"amsgrad", step_amsgrad},
-    {"sgd", step_sgd},
-    {"adagrad", step_adagrad},
-    {"rmsprop", step_rmsprop},
-    {"adadelta", step_adadelta},
-    {"adabound", step_adabound},
-    {"amsbound", step_adabound},
-    {"adashift", step_adashift},
-    {"nosadam", step_nosadam},
-    {"adafactor", step_adafactor},
-    {"radam", step_radam},
-    {"lion", step_lion},
-    {"nadam", step_nadam},
-    {"adamax", step_adamax},
-    {"adabelief", step_adabelief},
-    {"adopt", step_adopt},
-    {"ademamix", step_ademamix},
-    {"adan", step_adan},
-    {"lamb", step_lamb},
-    {"stableadamw", step_stableadamw},
-    {"schedulefree_adamw", step_schedulefree},
-    {"schedulefree_sgd", step_schedulefree},
-    {"sophia", step_sophia},
-    {"muon", step_muon},
-    {"prodigy", step_prodigy},
-    {"soap", step_soap},
-};
+const char *ref_rule_name(int index) { return index >= 0 && index < rule_table_count ? rule_table[index].name : NULL; }
 
-const char *ref_rule_name(int index) {
-    return index >= 0 && index < (int)(sizeof rules / sizeof *rules) ? rules[index].name : NULL;
-}
+/* ---- states ---- */
 
 static double *zeros(int64_t n) { return calloc(n > 0 ? (size_t)n : 1, sizeof(double)); }
 
+/* The name ends with a space or the text. */
 static int add_state(ref_state *s, const char *name, int64_t size) {
-    s->name[s->states] = name;
+    snprintf(s->name[s->states], sizeof *s->name, "%.*s", (int)strcspn(name, " "), name);
     s->size[s->states] = size;
     s->data[s->states] = zeros(size);
     return s->data[s->states++] != NULL;
 }
 
-static int add_states(ref_state *s, const char *rule, const ref_options *o) {
-    int64_t n = s->count;
-    if (o->bound && !add_state(s, "exp_avg_lr", !strcmp(rule, "adashift") && s->spatial_max ? 1 : n)) return 0;
-    if (!strcmp(rule, "sgd")) return o->momentum == 0 || add_state(s, "momentum_buffer", n);
-    if (!strcmp(rule, "adagrad")) {
-        if (!add_state(s, "sum", n)) return 0;
-        for (int64_t i = 0; i < n; i++) s->data[s->states - 1][i] = o->initial;
-        return 1;
-    }
-    if (!strcmp(rule, "rmsprop"))
-        return add_state(s, "square_avg", n) && (o->momentum == 0 || add_state(s, "momentum_buffer", n)) &&
-               (!o->centered || add_state(s, "grad_avg", n));
-    if (!strcmp(rule, "adadelta")) return add_state(s, "square_avg", n) && add_state(s, "acc_delta", n);
-    if (!strcmp(rule, "adafactor"))
-        return (s->rows ? add_state(s, "exp_avg_sq_row", s->batch * s->rows) &&
-                              add_state(s, "exp_avg_sq_col", s->batch * s->cols)
-                        : add_state(s, "exp_avg_sq", n)) &&
-               (o->beta1 == 0 || add_state(s, "exp_avg", n));
-    if (!strcmp(rule, "adashift"))
-        return s->window > 0 && add_state(s, "exp_avg", n) && add_state(s, "exp_avg_sq", s->spatial_max ? 1 : n) &&
-               add_state(s, "grad_queue", s->window * n);
-    if (!strcmp(rule, "schedulefree_sgd")) return add_state(s, "z", n);
-    if (!strcmp(rule, "schedulefree_adamw")) return add_state(s, "z", n) && add_state(s, "exp_avg_sq", n);
-    if (!strcmp(rule, "sophia")) return add_state(s, "exp_avg", n) && add_state(s, "hessian", n);
-    if (!strcmp(rule, "lion")) return add_state(s, "exp_avg", n);
-    if (!strcmp(rule, "adamax")) return add_state(s, "exp_avg", n) && add_state(s, "exp_inf", n);
-    if (!strcmp(rule, "adabelief")) return add_state(s, "exp_avg", n) && add_state(s, "exp_avg_var", n);
-    if (!strcmp(rule, "ademamix"))
-        return add_state(s, "exp_avg_fast", n) && add_state(s, "exp_avg_slow", n) && add_state(s, "exp_avg_sq", n);
-    if (!strcmp(rule, "muon") && s->first && o->use_muon) return add_state(s, "momentum_buffer", n);
-    if (!add_state(s, "exp_avg", n) || !add_state(s, "exp_avg_sq", n)) return 0;
-    if (!strcmp(rule, "prodigy"))
-        return add_state(s, "s", n) && add_state(s, "p0", n) && add_state(s, "d", 1) && add_state(s, "d_max", 1) &&
-               add_state(s, "d_numerator", 1);
-    if (!strcmp(rule, "adan")) return add_state(s, "exp_avg_diff", n) && add_state(s, "neg_pre_grad", n);
-    if (!strcmp(rule, "adamod")) return add_state(s, "exp_avg_lr", n);
-    if (!strcmp(rule, "amsgrad") || !strcmp(rule, "amsbound")) return add_state(s, "max_exp_avg_sq", n);
+static int momentum_state(ref_state *s, const ref_options *o) {
+    return o->momentum == 0 || add_state(s, "momentum_buffer", s->count);
+}
+
+static int adagrad_states(ref_state *s, const ref_options *o) {
+    if (!add_state(s, "sum", s->count)) return 0;
+    for (int64_t i = 0; i < s->count; i++) s->data[s->states - 1][i] = o->initial;
     return 1;
 }
+
+static int rmsprop_states(ref_state *s, const ref_options *o) {
+    return momentum_state(s, o) && (!o->centered || add_state(s, "grad_avg", s->count));
+}
+
+static int adafactor_states(ref_state *s, const ref_options *o) {
+    return (s->rows ? add_state(s, "exp_avg_sq_row", s->batch * s->rows) &&
+                          add_state(s, "exp_avg_sq_col", s->batch * s->cols)
+                    : add_state(s, "exp_avg_sq", s->count)) &&
+           (o->beta1 == 0 || add_state(s, "exp_avg", s->count));
+}
+
+static int adashift_states(ref_state *s, const ref_options *o) {
+    (void)o;
+    return s->window > 0 && add_state(s, "exp_avg", s->count) &&
+           add_state(s, "exp_avg_sq", s->spatial_max ? 1 : s->count) &&
+           add_state(s, "grad_queue", s->window * s->count);
+}
+
+static int muon_states(ref_state *s, const ref_options *o) {
+    if (s->first && o->use_muon) return add_state(s, "momentum_buffer", s->count);
+    return add_state(s, "exp_avg", s->count) && add_state(s, "exp_avg_sq", s->count);
+}
+
+static int prodigy_states(ref_state *s, const ref_options *o) {
+    (void)o;
+    return add_state(s, "d", 1) && add_state(s, "d_max", 1) && add_state(s, "d_numerator", 1);
+}
+
+static int add_states(ref_state *s, const ref_options *o) {
+    if (o->bound && !add_state(s, "exp_avg_lr", s->spatial_max ? 1 : s->count)) return 0;
+    for (const char *name = s->row->states; name && *name; name += strcspn(name, " "), name += *name == ' ') {
+        if (!add_state(s, name, s->count)) return 0;
+    }
+    return !s->row->more_states || s->row->more_states(s, o);
+}
+
+/* ---- the table ---- */
+
+#define SETS(...) .options[ROW_SETS] = {__VA_ARGS__}
+#define BITS(...) .options[ROW_BITS] = {__VA_ARGS__}
+#define WHOLE(...) .options[ROW_WHOLE] = {__VA_ARGS__}
+#define FILES(...) .options[ROW_FILES] = {__VA_ARGS__}
+#define CUDA(...) .options[ROW_CUDA] = {__VA_ARGS__}
+#define PYTHON(text)
+#include "rule_table.inc.h"
+const int rule_table_count = sizeof rule_table / sizeof *rule_table;
 
 ref_state *ref_create(const char *rule, const ref_options *o, int ndim, const int64_t *shape) {
     ref_state *s = calloc(1, sizeof *s);
     if (!s) return NULL;
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (!strcmp(rule, rules[i].name)) s->rule = rules[i].function;
+    s->row = rule_row_of(rule);
     s->count = 1;
     for (int i = 0; i < ndim; i++) s->count *= shape[i];
     if (ndim >= 2 && s->count > 0) {
@@ -825,7 +807,7 @@ ref_state *ref_create(const char *rule, const ref_options *o, int ndim, const in
     s->b_gamma = NAN;
     s->g = zeros(s->count);
     s->u = zeros(s->count);
-    if (!s->rule || !s->g || !s->u || !add_states(s, rule, o)) {
+    if (!s->row || !s->g || !s->u || !add_states(s, o)) {
         ref_free(s);
         return NULL;
     }
@@ -849,16 +831,13 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
         if (g < -o->clip_value) g = -o->clip_value;
         if (o->decay == REF_DECAY_L2) g += o->weight_decay * param[i];
         s->g[i] = g;
-        /* some need the parameters as they are first; adopt moves nothing in its first step */
-        const int own = s->rule == step_adafactor || s->rule == step_lamb || s->rule == step_stableadamw ||
-                        s->rule == step_schedulefree || s->rule == step_muon || s->rule == step_prodigy ||
-                        s->rule == step_soap;
-        if (!own && !(s->rule == step_adopt && s->t == 1)) {
+        /* adopt moves nothing in its first step */
+        if (!s->row->own_decay && !(s->row->step == step_adopt && s->t == 1)) {
             if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];
         }
     }
-    if (s->count > 0) s->rule(s, param, s->g, o);
+    if (s->count > 0) s->row->step(s, param, s->g, o);
 }
 
 const double *ref_get(const ref_state *s, const char *state_name, int64_t *count) {

@@ -9,50 +9,45 @@
 #ifndef ADAMOD_TESTS_REFERENCE_H
 #define ADAMOD_TESTS_REFERENCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Values of flavour and decay. */
 enum { REF_PAPER = 0, REF_PUBLISHED = 1, REF_KERAS = 2, REF_ADAMD = 3 };
 enum { REF_DECAY_NONE = 0, REF_DECAY_L2 = 1, REF_DECAY_DECOUPLED = 2, REF_DECAY_INDEPENDENT = 3 };
 
-/* All options of all rules; a rule reads its own and the common ones. */
+/* All options of all rules, by the library's names: real numbers, and whole ones or choices. A rule reads its own and the
+ * common ones. */
+#define REF_OPTIONS(REAL, WHOLE)                                                                                       \
+    REAL(lr)                                                                                                           \
+    REAL(beta1) REAL(beta2) REAL(beta3) REAL(eps) REAL(weight_decay) REAL(momentum) REAL(dampening) REAL(lr_decay)     \
+        REAL(initial) REAL(alpha) REAL(rho) REAL(final_lr) REAL(gamma) REAL(eps1) REAL(eps2) REAL(clip_threshold)      \
+            REAL(decay_rate) REAL(momentum_decay) REAL(beta_slow) REAL(beta_diff) REAL(r) REAL(weight_lr_power)        \
+                REAL(d0) REAL(d_coef) REAL(growth_rate) REAL(beta_d) REAL(ns_a) REAL(ns_b) REAL(ns_c) REAL(adamw_lr)   \
+                    REAL(adamw_beta1) REAL(adamw_beta2) REAL(adamw_eps) REAL(clip_value) REAL(grad_scale)              \
+                        WHOLE(nesterov) WHOLE(ns_steps) WHOLE(adjust_lr) WHOLE(use_muon) WHOLE(centered) WHOLE(window) \
+                            WHOLE(relative_step) WHOLE(bias_correction) WHOLE(maximize) WHOLE(scale_parameter)         \
+                                WHOLE(warmup_init) WHOLE(decay) WHOLE(flavour) WHOLE(rectify) WHOLE(clip)              \
+                                    WHOLE(alpha_warmup) WHOLE(beta_slow_warmup) WHOLE(warmup_steps) WHOLE(bs)          \
+                                        WHOLE(use_bias_correction) WHOLE(safeguard_warmup) WHOLE(bound)
 typedef struct ref_options {
-    double lr, beta1, beta2, beta3, eps;
-    double weight_decay;
-    double momentum, dampening;                    /* sgd, rmsprop */
-    double lr_decay, initial;                      /* adagrad */
-    double alpha;                                  /* rmsprop */
-    double rho;                                    /* adadelta */
-    double final_lr, base_lr;                      /* adabound, amsbound; base_lr is lr without its schedule */
-    double gamma;                                  /* adabound, amsbound, nosadam */
-    double eps1, eps2, clip_threshold, decay_rate; /* adafactor */
-    double momentum_decay;                         /* nadam */
-    double beta_slow;                              /* ademamix, and alpha */
-    double beta_diff;                              /* adan */
-    double r, weight_lr_power;                     /* schedulefree */
-    double d0, d_coef, growth_rate, beta_d;        /* prodigy */
-    double clip_value, grad_scale;
-    int flavour;                                          /* adamod, adam, amsgrad */
-    double ns_a, ns_b, ns_c;                              /* muon, and eps of matrices */
-    double adamw_lr, adamw_beta1, adamw_beta2, adamw_eps; /* muon's other tensors */
-    int ns_steps, adjust_lr, use_muon;                    /* muon */
-    int nesterov;                                         /* sgd, muon */
-    int centered;                                         /* rmsprop */
-    int window, spatial_max;                              /* adashift */
-    int bias_correction;                                  /* amsgrad, nosadam */
-    int relative_step, scale_parameter, warmup_init;      /* adafactor */
-    int rectify;                                          /* adabelief */
-    int clip;                                             /* adopt */
-    int alpha_warmup, beta_slow_warmup;                   /* ademamix */
-    int bs;                                               /* sophia, and rho */
-    int use_bias_correction, safeguard_warmup;            /* prodigy */
-    int warmup_steps;                                     /* schedulefree */
-    double factor;                                        /* lamb, prodigy (its d): instead of its own, unless 0 */
-    int magnitudes;                                       /* gradients are magnitudes, and so are their differences */
-    int bound;                                            /* 0 none, 1 momental: of every rule that has it */
-    int decay;                                            /* 0 none, 1 l2, 2 decoupled, 3 independent */
-    int maximize;
+#define REF_REAL(name) double name;
+#define REF_WHOLE(name) int name;
+    REF_OPTIONS(REF_REAL, REF_WHOLE)
+#undef REF_REAL
+#undef REF_WHOLE
+    double base_lr;  /* lr without its schedule */
+    int spatial_max; /* the option spatial */
+    double factor;   /* lamb, prodigy (its d): instead of its own, unless 0 */
+    int magnitudes;  /* gradients are magnitudes, and so are their differences */
 } ref_options;
+
+/* Set an option by the library's name, from a number or from text; false if there is none of that name. */
+bool ref_set(ref_options *o, const char *name, double value);
+bool ref_set_text(ref_options *o, const char *name, const char *text);
+/* Option number i, by the library's name, NULL past the end, and its value. spatial is not among them. */
+const char *reference_option(int i);
+double reference_value(const ref_options *o, int i);
 
 /* The defaults of a rule. Options the rule does not read are zero. The name must be one of ref_rule_name's. */
 void ref_defaults(const char *rule, ref_options *o);

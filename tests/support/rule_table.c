@@ -1,132 +1,87 @@
-/* reference_defaults.c - what options are where nothing is said, as papers and programs have it. See reference.h.
- *
- * SPDX-License-Identifier: MIT
- */
-#include "reference.h"
+/* Rows of the table of rules, and the reference's options by name: see rule_table.h. */
+#include "rule_table.h"
+#include "values.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* adamod always, the others with the option. */
-static int has_bound(const char *rule) {
-    static const char *const without[] = {"sgd", "adabound", "amsbound", "lion", "schedulefree_sgd", "muon", "soap"};
-    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
-        if (!strcmp(rule, without[i])) return 0;
-    return 1;
+const rule_row *rule_row_of(const char *rule) {
+    for (int i = 0; i < rule_table_count; i++)
+        if (!strcmp(rule_table[i].name, rule)) return &rule_table[i];
+    return NULL;
+}
+
+bool rule_options(row_list list, int i, option_set *out) {
+    for (int r = 0; r < rule_table_count; r++) {
+        const char *const *options = rule_table[r].options[list];
+        for (int k = 0; k < ROW_OPTIONS && options[k]; k++) {
+            if (i-- > 0) continue;
+            *out = (option_set){rule_table[r].name, options[k]};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the reference's options ---- */
+
+static const struct {
+    const char *name;
+    size_t at;
+    bool whole;
+} fields[] = {
+#define FIELD(name) {#name, offsetof(ref_options, name), false},
+#define WHOLE_FIELD(name) {#name, offsetof(ref_options, name), true},
+    REF_OPTIONS(FIELD, WHOLE_FIELD)};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+const char *reference_option(int i) { return i < FIELDS ? fields[i].name : NULL; }
+
+double reference_value(const ref_options *o, int i) {
+    const char *at = (const char *)o + fields[i].at;
+    return fields[i].whole ? *(const int *)at : *(const double *)at;
+}
+
+bool ref_set(ref_options *o, const char *name, double value) {
+    if (!strcmp(name, "spatial")) return o->spatial_max = value == 0, true;
+    if (!strcmp(name, "lr")) o->base_lr = value;
+    for (int i = 0; i < FIELDS; i++) {
+        if (strcmp(fields[i].name, name) != 0) continue;
+        if (fields[i].whole) *(int *)((char *)o + fields[i].at) = (int)value;
+        else *(double *)((char *)o + fields[i].at) = value;
+        return true;
+    }
+    return false;
+}
+
+/* Words of choices, by their numbers in the library. */
+static double number_of(const char *name, const char *text) {
+    static const char *const words[][4] = {{"paper", "published", "keras", "adamd"},
+                                           {"none", "l2", "decoupled", "independent"},
+                                           {"max", "", "", ""},
+                                           {"", "momental", "", ""},
+                                           {"original", "match_rms_adamw", "spectral_unclamped", ""}};
+    if (!strcmp(name, "spatial")) return !strcmp(text, "none");
+    for (int i = 0; i < 5; i++) {
+        for (int j = 0; j < 4; j++) {
+            if (!strcmp(words[i][j], text)) return j;
+        }
+    }
+    return strtod(text, NULL);
+}
+
+bool ref_set_text(ref_options *o, const char *name, const char *text) {
+    return ref_set(o, name, number_of(name, text));
 }
 
 void ref_defaults(const char *rule, ref_options *o) {
-    memset(o, 0, sizeof *o);
-    o->lr = 1e-3;
-    o->clip_value = INFINITY;
-    o->grad_scale = 1;
-    o->decay = REF_DECAY_DECOUPLED;
-    if (has_bound(rule)) o->beta3 = 0.999;
-    if (!strcmp(rule, "sgd")) {
-        o->lr = 1e-2;
-        o->decay = REF_DECAY_L2;
-    } else if (!strcmp(rule, "adagrad")) {
-        o->lr = 1e-2;
-        o->eps = 1e-10;
-        o->decay = REF_DECAY_L2;
-    } else if (!strcmp(rule, "rmsprop")) {
-        o->lr = 1e-2;
-        o->alpha = 0.99;
-        o->eps = 1e-8;
-        o->decay = REF_DECAY_L2;
-    } else if (!strcmp(rule, "adadelta")) {
-        o->lr = 1;
-        o->rho = 0.9;
-        o->eps = 1e-6;
-        o->decay = REF_DECAY_L2;
-    } else if (!strcmp(rule, "adafactor")) {
-        o->eps1 = 1e-30;
-        o->eps2 = 1e-3;
-        o->clip_threshold = 1;
-        o->decay_rate = 0.8;
-        o->relative_step = 1;
-        o->scale_parameter = 1;
-    } else if (!strcmp(rule, "muon")) {
-        o->base_lr = o->lr;
-        o->momentum = 0.95;
-        o->nesterov = 1;
-        o->ns_steps = 5;
-        o->ns_a = 3.4445;
-        o->ns_b = -4.775;
-        o->ns_c = 2.0315;
-        o->eps = 1e-7;
-        o->use_muon = 1;
-        o->adamw_lr = 3e-4;
-        o->adamw_beta1 = 0.9;
-        o->adamw_beta2 = 0.95;
-        o->adamw_eps = 1e-10;
-    } else { /* the family of Adam */
-        o->beta1 = 0.9;
-        o->beta2 = 0.999;
-        o->eps = 1e-8;
-        if (!strcmp(rule, "soap")) {
-            o->lr = 3e-3;
-            o->beta1 = o->beta2 = 0.95;
-            o->bias_correction = 1;
-        }
-        if (!strcmp(rule, "amsgrad")) {
-            o->bias_correction = 1;
-        } else if (!strcmp(rule, "adabound") || !strcmp(rule, "amsbound")) {
-            o->final_lr = 0.1;
-            o->base_lr = o->lr;
-            o->gamma = 1e-3;
-        } else if (!strcmp(rule, "adashift")) {
-            o->eps = 1e-10;
-            o->window = 10;
-            o->spatial_max = 1;
-        } else if (!strcmp(rule, "nosadam")) {
-            o->beta2 = 0;
-            o->gamma = 0.1;
-            o->bias_correction = 1;
-        } else if (!strcmp(rule, "lion")) {
-            o->lr = 1e-4;
-            o->beta2 = 0.99;
-            o->eps = 0;
-        } else if (!strcmp(rule, "nadam")) {
-            o->lr = 2e-3;
-            o->momentum_decay = 4e-3;
-        } else if (!strcmp(rule, "adamax")) {
-            o->lr = 2e-3;
-        } else if (!strcmp(rule, "adabelief")) {
-            o->eps = 1e-16;
-            o->rectify = 1;
-        } else if (!strcmp(rule, "adopt")) {
-            o->beta2 = 0.9999;
-            o->eps = 1e-6;
-            o->clip = 1;
-        } else if (!strcmp(rule, "ademamix")) {
-            o->beta_slow = 0.9999;
-            o->alpha = 2;
-        } else if (!strncmp(rule, "schedulefree", 12)) {
-            o->lr = 2.5e-3;
-            o->weight_lr_power = 2;
-            if (!strcmp(rule, "schedulefree_sgd")) o->lr = 1, o->beta2 = o->eps = 0;
-        } else if (!strcmp(rule, "sophia")) {
-            o->lr = 1e-4;
-            o->beta1 = 0.965;
-            o->beta2 = o->eps = 0;
-            o->rho = 0.04;
-            o->bs = 5120;
-        } else if (!strcmp(rule, "lamb")) {
-            o->eps = 1e-6;
-            o->bias_correction = 1;
-        } else if (!strcmp(rule, "stableadamw")) {
-            o->beta2 = 0.99;
-            o->eps = 1e-6;
-        } else if (!strcmp(rule, "prodigy")) {
-            o->lr = 1;
-            o->d0 = 1e-6;
-            o->d_coef = 1;
-            o->growth_rate = INFINITY;
-        } else if (!strcmp(rule, "adan")) {
-            o->beta1 = 0.98;
-            o->beta2 = 0.99;
-            o->beta_diff = 0.92;
-        }
+    *o = (ref_options){.clip_value = INFINITY, .grad_scale = 1, .decay = REF_DECAY_DECOUPLED};
+    char copy[256], *rest = copy, *name, *value;
+    snprintf(copy, sizeof copy, "%s", rule_row_of(rule)->defaults);
+    while (next_option(&rest, &name, &value)) {
+        if (!ref_set_text(o, name, value)) abort();
     }
 }

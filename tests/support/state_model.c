@@ -1,5 +1,6 @@
 /* Optimizers for the tests of state files: see state_model.h. */
 #include "state_model.h"
+#include "option_sets.h"
 #include "values.h"
 
 #include <stdlib.h>
@@ -7,46 +8,18 @@
 
 /* ---- rules, and types ---- */
 
-const model_rule model_rules[] = {
-    {"adamod", NULL, NULL, NULL, NULL},
-    {"adamod", "flavour", "published", NULL, NULL},
-    {"adam", NULL, NULL, NULL, NULL},
-    {"amsgrad", NULL, NULL, NULL, NULL},
-    {"sgd", NULL, NULL, NULL, NULL},
-    {"sgd", "momentum", "0.9", "dampening", "0.1"},
-    {"adagrad", "initial", "0.1", NULL, NULL},
-    {"rmsprop", NULL, NULL, NULL, NULL},
-    {"rmsprop", "centered", "1", NULL, NULL},
-    {"rmsprop", "centered", "1", "momentum", "0.5"},
-    {"adadelta", NULL, NULL, NULL, NULL},
-    {"adabound", NULL, NULL, NULL, NULL},
-    {"amsbound", NULL, NULL, NULL, NULL},
-    {"adashift", "window", "3", NULL, NULL},
-    {"adashift", "window", "2", "spatial", "none"},
-    {"nosadam", NULL, NULL, NULL, NULL},
-    {"adafactor", NULL, NULL, NULL, NULL},
-    {"adafactor", "beta1", "0.9", NULL, NULL},
-    {"radam", NULL, NULL, NULL, NULL},
-    {"adam", "bound", "momental", NULL, NULL},
-    {"amsgrad", "bound", "momental", NULL, NULL},
-    {"lion", NULL, NULL, NULL, NULL},
-    {"nadam", NULL, NULL, NULL, NULL},
-    {"adamax", NULL, NULL, NULL, NULL},
-    {"adabelief", NULL, NULL, NULL, NULL},
-    {"adopt", NULL, NULL, NULL, NULL},
-    {"ademamix", "beta_slow_warmup", "4", NULL, NULL},
-    {"adan", "bound", "momental", NULL, NULL},
-    {"lamb", NULL, NULL, NULL, NULL},
-    {"schedulefree_adamw", "warmup_steps", "3", NULL, NULL},
-    {"schedulefree_sgd", NULL, NULL, NULL, NULL},
-    {"sophia", NULL, NULL, NULL, NULL},
-    {"stableadamw", NULL, NULL, NULL, NULL},
-    {"prodigy", NULL, NULL, NULL, NULL},
-    {"muon", NULL, NULL, NULL, NULL},
-    {"muon", "use_muon", "0", NULL, NULL},
-    {"soap", NULL, NULL, NULL, NULL},
-};
-const int model_rule_count = sizeof model_rules / sizeof *model_rules;
+option_set model_rule(int i) {
+    option_set set = {0};
+    return rule_options(ROW_FILES, i, &set) ? set : (option_set){0};
+}
+
+int model_rule_of(const char *rule, const char *options) {
+    int i = 0;
+    for (option_set set; (set = model_rule(i)).rule; i++) {
+        if (!strcmp(set.rule, rule) && !strcmp(set.options, options)) return i;
+    }
+    abort();
+}
 
 const kind model_kinds[] = {
     {ADAMOD_F32, false, false}, {ADAMOD_F64, false, false}, {ADAMOD_BF16, false, false},
@@ -90,11 +63,8 @@ static void gradients(model *m, int step) {
 void model_make_as(model *m, int rule, kind types, const adamod_allocator *allocator, const char *rename_last) {
     memset(m, 0, sizeof *m);
     m->kind = types;
-    if (!CHECK_INT(adamod_create_with(&m->opt, model_rules[rule].rule, allocator), ADAMOD_OK)) abort();
-    if (model_rules[rule].option)
-        CHECK_INT(adamod_set_text(m->opt, model_rules[rule].option, model_rules[rule].value), ADAMOD_OK);
-    if (model_rules[rule].option2)
-        CHECK_INT(adamod_set_text(m->opt, model_rules[rule].option2, model_rules[rule].value2), ADAMOD_OK);
+    if (!CHECK_INT(adamod_create_with(&m->opt, model_rule(rule).rule, allocator), ADAMOD_OK)) abort();
+    apply(model_rule(rule).options, NULL, m->opt, -1, NULL);
     if (types.stochastic) CHECK_INT(adamod_set_text(m->opt, "low_precision", "stochastic"), ADAMOD_OK);
     if (types.bf16_states) CHECK_INT(adamod_set_text(m->opt, "state_type", "bf16"), ADAMOD_OK);
     CHECK_INT(adamod_set_text(m->opt, "nonfinite", "skip"), ADAMOD_OK);
@@ -153,11 +123,11 @@ static void take(snapshot *s, const model *m, bool addresses) {
         int64_t steps = -1;
         CHECK_INT(adamod_tensor_steps(m->opt, k, &steps), ADAMOD_OK);
         snapshot_put(s, &steps, sizeof steps);
-        for (int i = 0; state_names[i]; i++) {
+        for (int i = 0; state_name(i); i++) {
             void *data = NULL;
             adamod_type type = ADAMOD_F32;
             int64_t n = 0;
-            if (adamod_state(m->opt, k, state_names[i], &data, &type, &n)) continue;
+            if (adamod_state(m->opt, k, state_name(i), &data, &type, &n)) continue;
             snapshot_put(s, data, (size_t)n * type_size(type));
             if (addresses) snapshot_put(s, &data, sizeof data);
             seen += (size_t)n * type_size(type);

@@ -8,16 +8,14 @@
 
 #include "adamod.h"
 #include "check.h"
+#include "rule_table.h"
 #include "snapshot.h"
 
 #define FILE_NAME "state.safetensors"
 
-/* Rules with their options. */
-typedef struct model_rule {
-    const char *rule, *option, *value, *option2, *value2;
-} model_rule;
-extern const model_rule model_rules[];
-extern const int model_rule_count;
+/* Number i of the rules with options, ROW_FILES; its rule is NULL past the end. The first two are adamod's. */
+option_set model_rule(int i);
+int model_rule_of(const char *rule, const char *options);
 
 typedef struct kind {
     adamod_type type;

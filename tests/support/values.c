@@ -92,37 +92,22 @@ uint16_t put16(adamod_type type, double x) { return isnan(x) ? 0x7fffu : nearest
 
 /* ---- states ---- */
 
-const char *const state_names[] = {"exp_avg",
-                                   "exp_avg_sq",
-                                   "exp_avg_lr",
-                                   "max_exp_avg_sq",
-                                   "master",
-                                   "momentum_buffer",
-                                   "square_avg",
-                                   "grad_avg",
-                                   "sum",
-                                   "acc_delta",
-                                   "exp_avg_sq_row",
-                                   "exp_avg_sq_col",
-                                   "grad_queue",
-                                   "exp_inf",
-                                   "exp_avg_var",
-                                   "exp_avg_fast",
-                                   "exp_avg_slow",
-                                   "exp_avg_diff",
-                                   "neg_pre_grad",
-                                   "z",
-                                   "hessian",
-                                   "s",
-                                   "p0",
-                                   "d",
-                                   "d_max",
-                                   "d_numerator",
-                                   "GG_0",
-                                   "GG_1",
-                                   "Q_0",
-                                   "Q_1",
-                                   NULL};
+const char *state_name(int i) {
+    static const char *names[256];
+    static int n;
+    static bool known;
+    adamod_rule info;
+    for (int r = 0; !known && adamod_rule_name(r); r++) {
+        if (adamod_rule_info(adamod_rule_name(r), &info, sizeof info)) abort();
+        for (int s = 0; s < info.n_states; s++) {
+            int same = 0;
+            while (same < n && strcmp(names[same], info.states[s].name) != 0) same++;
+            if (same == n) names[n++] = info.states[s].name;
+        }
+    }
+    known = true;
+    return i < n ? names[i] : i == n ? "master" : NULL;
+}
 
 /* ---- options ---- */
 

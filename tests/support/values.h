@@ -70,8 +70,8 @@ static inline void put(adamod_type type, void *data, int64_t i, double x) {
 
 /* ---- states ---- */
 
-/* Of all rules, up to NULL: arrays of one optimizer, by whichever of these names it knows. */
-extern const char *const state_names[];
+/* Name number i of all states that rules have, then "master"; NULL past the end. An optimizer knows some of them. */
+const char *state_name(int i);
 
 /* ---- options ---- */
 

@@ -23,9 +23,19 @@ import time
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
 FAST = os.environ.get("ADAMOD_TEST_FAST", "0") not in ("", "0")
-RULES = ("adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam lion nadam "
-         "adamax adabelief adopt ademamix adan lamb stableadamw "
-         "schedulefree_adamw schedulefree_sgd sophia muon prodigy soap").split()
+
+
+def rules_of_the_tree():
+    """The names of all rules, from their files, in the order of the list."""
+    found = []
+    with open(os.path.join(ROOT, "lib", "rules", "list.inc.h")) as listed:
+        for name in re.findall(r'^#include "(.*)"', listed.read(), flags=re.M):
+            with open(os.path.join(ROOT, "lib", name)) as file:
+                found += re.findall(r"^RULE\((\w+)\)", file.read(), flags=re.M)
+    return found
+
+
+RULES = rules_of_the_tree()
 
 
 # ---- helpers ----
