@@ -127,8 +127,6 @@ class Package(unittest.TestCase):
         collected = [name for name in own if not getattr(lt, name)._states_tell_rates]
         unbounded = [name for name, rule in own.items() if "bound" not in libadamod.options(rule)]
         for sentence, names in (
-            (r"way\. ([A-Za-z, ]+) need whole parameters", [name for name, rule in own.items() if _c.rule_info(rule).whole_arrays]),
-            (r"pairs of reals; ([A-Za-z, ]+) refuse them", [name for name, rule in own.items() if _c.rule_info(rule).shaped]),
             (r"The rates of ([A-Za-z, ]+) cannot be computed from their states", collected),
             (r"All but ([A-Za-z`, ]+) also take `bound", unbounded),
         ):

@@ -274,6 +274,10 @@ def test_list():
     text = succeed("optim", "list")
     rules = json.loads(succeed("optim", "list", "--json"))["rules"]
     check([rule["name"] for rule in rules] == RULES, "the rules")
+    tables = succeed("optim", "list", "--markdown")
+    check(re.findall(r"^\| `(\w+)` \| \d{4} \|", tables, flags=re.M) == RULES, "the rules in Markdown")
+    refuse(2, "--markdown goes with no rule", "optim", "list", "adam", "--markdown")
+    refuse(2, "not with --json", "optim", "list", "--json", "--markdown")
     for rule in rules:
         check(rule["name"] in text and rule["summary"] in text, rule["name"], "is not in the table")
         line = next(line for line in text.splitlines() if line.split(" ")[0] == rule["name"])

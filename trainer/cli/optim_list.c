@@ -3,19 +3,25 @@
 #include "optim/optim.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #define COMMAND "optim list"
 
-enum { FLAG_JSON, FLAG_HELP };
-static const cli_flag flags[] = {{"json", NULL, "print one JSON object"}, CLI_HELP_FLAG, {0}};
+enum { FLAG_JSON, FLAG_MARKDOWN, FLAG_HELP };
+static const cli_flag flags[] = {{"json", NULL, "print one JSON object"},
+                                 {"markdown", NULL, "print the rules as tables in Markdown"},
+                                 CLI_HELP_FLAG,
+                                 {0}};
 
 static void print_help(void) {
     printf(
-        "usage: adamod optim list [RULE] [--json]\n\n"
+        "usage: adamod optim list [RULE] [--json]\n"
+        "       adamod optim list --markdown\n\n"
         "Lists the update rules: their states, the bytes of state per f32 parameter, and a summary. With RULE, lists\n"
         "its options with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the default\n"
-        "options. In JSON an infinite number is the string \"inf\".\n\n");
+        "options. In JSON an infinite number is the string \"inf\". The tables of --markdown are those of\n"
+        "docs/optimizers.md and docs/pytorch.md: one of all rules, and one of what only some of them do.\n\n");
     cli_print_flags(stdout, flags);
 }
 
@@ -131,6 +137,92 @@ static int print_rules(void) {
     return 0;
 }
 
+/* ---- Markdown ---- */
+
+static bool has_state(const rule_states *states, const char *name) {
+    for (int i = 0; i < states->n; i++) {
+        if (strcmp(states->state[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+/* The states of a matrix with the default options, then in parentheses those of other shapes or options. The bound's
+ * has a column of its own. */
+static void print_state_cell(const adamod_rule *info, const rule_states *states) {
+    const char *between = "", *last = "";
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < info->n_states; i++) {
+            const adamod_rule_state *s = &info->states[i];
+            const bool named = s->presence == ADAMOD_STATE_WITH_BOUND || strcmp(s->name, last) == 0 ||
+                               (info->bound == ADAMOD_BOUND_OPTION && strcmp(s->name, "exp_avg_lr") == 0);
+            if (named || has_state(states, s->name) != (pass == 0)) continue;
+            printf(pass ? "%s(%s)" : "%s%s", between, s->name);
+            between = ", ";
+            last = s->name;
+        }
+    }
+}
+
+static int print_rule_row(const adamod_rule *info) {
+    static const char *const bounds[] = {"", "yes", "always"};
+    static const char arxiv[] = "arXiv ";
+    rule_states states;
+    adamod_option lr;
+    adamod_status status = find_states(info->name, &states);
+    if (!status) status = adamod_option_find(info->name, "lr", &lr);
+    if (status) return cli_library(COMMAND, status);
+    char number[32];
+    const bool paper = strncmp(info->source, arxiv, strlen(arxiv)) == 0;
+    printf("| `%s` | %d | %s%s%s | ", info->name, info->year, paper ? "[" : "",
+           info->source + (paper ? strlen(arxiv) : 0), paper ? "]" : "");
+    print_state_cell(info, &states);
+    printf(" | %.4g | %s | %s |\n", round(states.bytes * 100) / 100, bounds[info->bound], cli_number(lr.value, number));
+    return 0;
+}
+
+static bool has_l2_decay(const adamod_rule *info) {
+    adamod_option decay;
+    return !adamod_option_find(info->name, "decay", &decay) && strcmp(decay.choices[(int)decay.value], "l2") == 0;
+}
+
+typedef struct rule_fact {
+    const char *what;
+    size_t at; /* in adamod_rule; 0: has_l2_decay tells */
+} rule_fact;
+
+static void print_fact_row(const rule_fact *fact) {
+    adamod_rule info;
+    const char *between = "";
+    printf("| %s | ", fact->what);
+    for (int i = 0; adamod_rule_name(i); i++) {
+        if (adamod_rule_info(adamod_rule_name(i), &info, sizeof info)) continue;
+        const bool holds = fact->at ? *(const int *)((const char *)&info + fact->at) != 0 : has_l2_decay(&info);
+        if (holds) printf("%s`%s`", between, info.name), between = ", ";
+    }
+    printf(" |\n");
+}
+
+static int print_rules_markdown(void) {
+    static const rule_fact facts[] = {
+        {"need whole arrays, and cannot update a part of one", offsetof(adamod_rule, whole_arrays)},
+        {"also look at the dimensions of an array", offsetof(adamod_rule, shaped)},
+        {"look at all arrays of an update at once", offsetof(adamod_rule, couples_arrays)},
+        {"take sparse gradients in PyTorch", offsetof(adamod_rule, sparse_gradients)},
+        {"can have states in 8 bits", offsetof(adamod_rule, q8_states)},
+        {"evaluate with other weights than they train", offsetof(adamod_rule, averages)},
+        {"have L2 decay in the C library by default", 0},
+    };
+    int status = 0;
+    adamod_rule info;
+    printf("| rule | year | source | states | bytes | bound | lr |\n|---|---|---|---|---|---|---|\n");
+    for (int i = 0; adamod_rule_name(i) && !status; i++) {
+        if (!adamod_rule_info(adamod_rule_name(i), &info, sizeof info)) status = print_rule_row(&info);
+    }
+    printf("\n| rules that | |\n|---|---|\n");
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) print_fact_row(&facts[i]);
+    return status;
+}
+
 /* ---- JSON ---- */
 
 static void print_option_json(const adamod_option *o) {
@@ -209,14 +301,17 @@ static const char *find_summary(const char *rule) {
 int cli_optim_list(int argc, char **argv) {
     cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
     const char *rule = NULL;
-    bool json = false;
+    bool json = false, markdown = false;
     for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
         if (flag == FLAG_JSON) json = true;
+        else if (flag == FLAG_MARKDOWN) markdown = true;
         else if (flag == FLAG_HELP) return print_help(), 0;
         else if (flag == CLI_BAD) return CLI_USAGE;
         else if (rule) return cli_usage(COMMAND, "unexpected argument '%.40s'", parser.value);
         else rule = parser.value;
     }
+    if (markdown && (rule || json)) return cli_usage(COMMAND, "--markdown goes with no rule and not with --json");
+    if (markdown) return print_rules_markdown();
     if (!rule) return json ? print_rules_json() : print_rules();
     adamod_option first;
     const adamod_status status = adamod_option_at(rule, 0, &first);

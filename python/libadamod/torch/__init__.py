@@ -9,76 +9,13 @@ from 1.13 on.
 SPDX-License-Identifier: MIT
 """
 
+from . import rivals, rules
 from .optimizer import Optimizer
 from .options import Bounded, Common
 from .rates import Histogram, log_learning_rates
-from .rivals import (
-    ADOPT,
-    LAMB,
-    AdaBelief,
-    Adamax,
-    Adan,
-    AdEMAMix,
-    Lion,
-    Muon,
-    NAdam,
-    Prodigy,
-    ScheduleFreeAdamW,
-    ScheduleFreeSGD,
-    SOAP,
-    Sophia,
-    StableAdamW,
-)
-from .rules import (
-    SGD,
-    AdaBound,
-    Adadelta,
-    Adafactor,
-    Adagrad,
-    Adam,
-    AdaMod,
-    AdamW,
-    AdaShift,
-    AMSBound,
-    AMSGrad,
-    NosAdam,
-    RAdam,
-    RMSprop,
-)
+from .rivals import *
+from .rules import *
 
-__all__ = [
-    "ADOPT",
-    "AMSBound",
-    "AMSGrad",
-    "AdEMAMix",
-    "AdaBelief",
-    "AdaBound",
-    "AdaMod",
-    "AdaShift",
-    "Adadelta",
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Adan",
-    "Bounded",
-    "Common",
-    "Histogram",
-    "LAMB",
-    "Lion",
-    "Muon",
-    "NAdam",
-    "NosAdam",
-    "Optimizer",
-    "Prodigy",
-    "RAdam",
-    "RMSprop",
-    "SGD",
-    "ScheduleFreeAdamW",
-    "ScheduleFreeSGD",
-    "SOAP",
-    "Sophia",
-    "StableAdamW",
-    "log_learning_rates",
-]
+__all__ = ["Bounded", "Common", "Histogram", "Optimizer", "log_learning_rates"]
+__all__ += rivals.__all__
+__all__ += rules.__all__

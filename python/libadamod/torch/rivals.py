@@ -23,6 +23,25 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+__all__ = [
+    "Lion",
+    "NAdam",
+    "Adamax",
+    "AdaBelief",
+    "ADOPT",
+    "AdEMAMix",
+    "Adan",
+    "LAMB",
+    "Prodigy",
+    "StableAdamW",
+    "ScheduleFreeAdamW",
+    "ScheduleFreeSGD",
+    "Sophia",
+    "Muon",
+    "SOAP",
+]
+
+
 class Lion(Optimizer):
     """Lion, Chen et al., arXiv 2302.06675: steps of one size, by the sign of an average of gradients.
 

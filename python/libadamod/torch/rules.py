@@ -24,6 +24,24 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+__all__ = [
+    "AdaMod",
+    "Adam",
+    "AdamW",
+    "AMSGrad",
+    "SGD",
+    "Adagrad",
+    "RMSprop",
+    "Adadelta",
+    "AdaBound",
+    "AMSBound",
+    "AdaShift",
+    "NosAdam",
+    "Adafactor",
+    "RAdam",
+]
+
+
 class AdaMod(Optimizer):
     """AdaMod: Adam, its step bounded by a running average of each element's own learning rate.
 
