@@ -33,3 +33,4 @@
 #include "rules/muon.inc.h"
 #include "rules/prodigy.inc.h"
 #include "rules/soap.inc.h"
+#include "rules/laprop.inc.h"

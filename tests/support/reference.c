@@ -717,6 +717,20 @@ static void step_muon(ref_state *s, double *p, const double *g, const ref_option
     free(next);
 }
 
+/* LaProp: Ziyin, Wang, Ueda, arXiv 2002.04839, Algorithm 1; its program also corrects m for changes of lr.
+ *
+ *   m <- beta1 m + (1 - beta1) lr g / (sqrt(v / bc2) + eps),  p -= m / bc1 */
+static void step_laprop(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    for (int64_t i = 0; i < s->count; i++) {
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * g[i] * g[i];
+        double eta = bounded(s, i, o->lr / (sqrt(v[i] / bc2) + o->eps), o);
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * eta * g[i];
+        p[i] -= m[i] / bc1;
+    }
+}
+
 double ref_factor(const ref_state *s) { return s->factor; }
 
 const char *ref_rule_name(int index) { return index >= 0 && index < rule_table_count ? rule_table[index].name : NULL; }

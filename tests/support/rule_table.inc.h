@@ -297,4 +297,12 @@ const rule_row rule_table[] = {
      FILES(""),
      CUDA("precondition_frequency=4 weight_decay=0.1"),
      PYTHON("lr=0.02 weight_decay=0.1 precondition_frequency=2 max_precondition_dim=6 eps=0.0001")},
+    {.name = "laprop",
+     .step = step_laprop,
+     .defaults = "lr=0.0004 beta1=0.9 beta2=0.999 beta3=0.999 eps=1e-15",
+     .states = "exp_avg exp_avg_sq",
+     SETS("beta1=0.5 beta2=0.9 eps=0.001", "bound=momental beta3=0.9"),
+     BITS("weight_decay=0.01", "bound=momental"),
+     FILES(""),
+     CUDA("weight_decay=0.01", "bound=momental")},
 };

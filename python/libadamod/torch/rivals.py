@@ -39,6 +39,7 @@ __all__ = [
     "Sophia",
     "Muon",
     "SOAP",
+    "LaProp",
 ]
 
 
@@ -703,3 +704,32 @@ class SOAP(Optimizer):
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         beta = group["shampoo_beta"]
         return super()._options({**group, "shampoo_beta": -1 if beta is None else beta})
+
+
+class LaProp(Optimizer):
+    """LaProp, Ziyin, Wang, Ueda, arXiv 2002.04839: momentum of gradients that were divided by their root mean square first.
+
+        v = beta2 v + (1 - beta2) g^2
+        m = beta1 m + (1 - beta1) lr g / (sqrt(v / (1 - beta2^t)) + eps)        p = p - m / (1 - beta1^t)
+
+    Args, besides those of every Optimizer here:
+        betas: decay of the average of steps, and of the average of squared gradients.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+    """
+
+    rule = "laprop"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 4e-4,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-15,
+        weight_decay: float = 0,
+        **common: Unpack[Bounded],
+    ) -> None:
+        super().__init__(params, own(locals()), common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
+        return eta, eta

@@ -1,0 +1,41 @@
+/* LaProp: Ziyin, Wang, Ueda, "LaProp: Separating Momentum and Adaptivity in Adam", arXiv 2002.04839, Algorithm 1.
+ *
+ *   v = beta2 v + (1 - beta2) g^2        eta = lr / (sqrt(v / (1 - beta2^t)) + eps)
+ *   m = beta1 m + (1 - beta1) eta g      p = p - m / (1 - beta1^t) */
+#ifdef ADAMOD_RULE_NAME
+
+RULE(laprop)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
+
+FORMULA(laprop) {
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
+    BOUND(s)
+    x.m = k->beta1 * x.m + k->beta1c * (x.step * x.g);
+    x.p = x.p - x.m * k->mscale;
+    return x;
+}
+KERNEL(laprop, M | VV)
+BOUNDED(laprop_bounded, laprop, M | VV | S)
+VARIANTS(laprop){VARIANT(laprop), VARIANT(laprop_bounded)};
+
+#elif defined(ADAMOD_RULE_COEFS)
+
+COEFS(laprop) {
+    adamod__moments(o, info, c);
+    c->variant = adamod__bounded(o);
+}
+
+#elif defined(ADAMOD_RULE_DESCRIPTION)
+
+static const adamod_rule_state adamod__laprop_states[] = {ADAM_STATES};
+
+static const option_spec adamod__laprop_options[] = {
+    OPTION_LR(4e-4), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-15), OPTIONS_BOUND,
+};
+
+RULE_DEFINITION(laprop, .summary = "momentum of gradients that were divided first", .year = 2020,
+                .source = "arXiv 2002.04839");
+
+#endif
