@@ -1,4 +1,4 @@
-/* What the library's files share. Names with two underscores are internal and not exported. */
+/* Declarations that the library's files share. Names with two underscores are internal and not exported. */
 #ifndef ADAMOD_INTERNAL_H
 #define ADAMOD_INTERNAL_H
 
@@ -33,7 +33,7 @@ typedef struct state_spec {
 /* Passes over whole arrays: see update.h. */
 typedef struct rule_driver rule_driver;
 
-/* All there is to know of a rule. Its file in rules/ fills it in; nothing else asks which rule it is. */
+/* Everything that is special about a rule. Its file in rules/ fills it in; no other file asks which rule it is. */
 typedef struct rule {
     rule_id id; /* its place in tables of rules */
     const char *name;
@@ -66,7 +66,7 @@ extern const rule *const adamod__rules[RULE_COUNT];
 
 /* The rule of this name, or NULL with the last error set. */
 const rule *adamod__find_rule(const char *name);
-/* What files of states call it. */
+/* The rule's name in state files. */
 static inline const char *adamod__rule_in_files(const rule *r) { return r->file_name ? r->file_name : r->name; }
 static inline int adamod__default_decay(const rule *r) { return r->l2_decay ? DECAY_L2 : DECAY_DECOUPLED; }
 
@@ -106,13 +106,13 @@ struct adamod_hyper {
 
 size_t adamod__type_size(adamod_type type);
 const char *adamod__type_name(adamod_type type);
-/* What parameters and gradients can have. */
+/* Whether parameters and gradients can have this type. */
 bool adamod__is_real(adamod_type type);
 /* The product of the dimensions; -1 if one is negative or the bytes would overflow, of the largest type even. */
 int64_t adamod__element_count(int ndim, const int64_t *shape);
 /* "[2, 3]"; cut where it does not fit. */
 void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size);
-/* Whether a shape can be; name is for the message. */
+/* Checks that a shape is possible; name is for the message. */
 adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
@@ -140,7 +140,7 @@ static inline adamod_type adamod__range_type(const adamod_span *x) {
 
 /* ---- threads ---- */
 
-/* What one kernel call works on. Chunks, which a thread takes at a time, begin at whole blocks. */
+/* Elements that one kernel call works on. A chunk, which one thread takes at a time, is a multiple of it. */
 enum { BLOCK = 512 };
 
 /* What one thread needs while it updates a block, in the larger of the two types. Not on its stack, which may be small. */
@@ -179,7 +179,7 @@ void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_
 void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block *x);
 /* Adds a chunk's counts to its group's; the sums of squares apart, whose order matters. */
 void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *counts);
-/* Of one group or, with -1, all. */
+/* The statistics of one group; -1: of all. */
 void adamod__stats_result(const adamod__stats *stats, int group, adamod_statistics *out);
 
 /* ---- updates ---- */
@@ -201,7 +201,7 @@ typedef struct work_space {
     struct block_source *sources;  /* of each item with a gradient: see update.h */
     double *partial;               /* two numbers for each chunk, for sums whose order must not depend on threads */
     void *workspace;               /* the driver's: see update.h */
-    size_t items, n_coefs, chunks; /* room for so many */
+    size_t items, n_coefs, chunks; /* how many fit */
     size_t workspace_bytes;
     int64_t chunk;        /* elements in a chunk */
     thread_memory caller; /* of the thread that steps; the others' is the pool's */
@@ -216,7 +216,7 @@ typedef struct work {
     adamod__stats *stats; /* NULL: none wanted */
 } work;
 
-/* Elements in a chunk, for arrays of so many elements together. */
+/* Elements in a chunk, for arrays that have total elements in sum. */
 int64_t adamod__chunk_size(int64_t total);
 /* Makes room; the only part of an update that can fail. */
 adamod_status adamod__work_reserve(const work *w, work_space *space);

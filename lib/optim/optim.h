@@ -1,5 +1,5 @@
-/* optim.h - what the library offers the other layers of this program beyond adamod.h. None of it is exported, and nothing
- * else of lib/optim is theirs to include. */
+/* optim.h - functions for the trainer beyond adamod.h. None of them is exported. The trainer includes no other header of
+ * lib/optim. */
 #ifndef ADAMOD_OPTIM_H
 #define ADAMOD_OPTIM_H
 
@@ -34,7 +34,7 @@ adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *fac
  * step is taken, are those of all. Every step of one is a step of all of them. */
 adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts);
 
-/* Whether the update of a parameter depends on the others, so that they must be in one optimizer. */
+/* Whether the update of a parameter depends on all others, so that one optimizer must have them all. */
 bool adamod__couples_arrays(const adamod_optimizer *opt);
 
 /* ---- states in files ---- */

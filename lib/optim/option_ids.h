@@ -1,4 +1,4 @@
-/* What decides the coefficients of an update: options and their choices, the number of the update. Read by C and by
+/* Options, their choices and the number of the update, which decide the coefficients of an update. Read by C and by
  * CUDA C++, since on a device they are computed there (rules/coefs.inc.h, schedule.inc.h). */
 #ifndef ADAMOD_OPTION_IDS_H
 #define ADAMOD_OPTION_IDS_H
@@ -60,7 +60,7 @@ typedef struct number_range {
 } number_range;
 enum { RANGE_F32, RANGE_F64, RANGE_TYPES };
 
-/* How an option, or several together, can be outside. */
+/* How an option, or a combination of several, can be out of range. */
 typedef enum range_fault {
     RANGE_FINE,
     RANGE_BOUNDS, /* those that it has in any type */

@@ -45,6 +45,9 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define OPTION_MOMENTUM                                                                                                \
     OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the momentum buffer; 0: no buffer")
 
+#define OPTION_FLAVOUR                                                                                                 \
+    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0,                                              \
+                  "variant of the formula: where the bias corrections are")
 #define OPTION_BETA3                                                                                                   \
     OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the bound's average of learning rates; 0: no bound")
 /* Of rules that have a learning rate for each element. Their states have BOUND_STATE, their formulas BOUND. */

@@ -50,15 +50,9 @@ COEFS(amsgrad) {
 
 static const adamod_rule_state adamod__adam_states[] = {ADAM_STATES};
 
-static const option_spec adamod__adam_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_EPS(1e-8),
-    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0,
-                  "variant of the formula: where the bias corrections are"),
-    OPTIONS_BOUND,
-};
+#define ADAM_OPTIONS                                                                                                   \
+    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTION_FLAVOUR, OPTIONS_BOUND
+static const option_spec adamod__adam_options[] = {ADAM_OPTIONS};
 
 /* AdamW: Loshchilov and Hutter, arXiv 1711.05101, with PyTorch's weight_decay. */
 static const rule adamod__rule_adamw = {
@@ -79,13 +73,7 @@ static const adamod_rule_state adamod__amsgrad_states[] = {STATE(0, "exp_avg"), 
                                                            STATE(2, "max_exp_avg_sq"), BOUND_STATE(3)};
 
 static const option_spec adamod__amsgrad_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_EPS(1e-8),
-    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0,
-                  "variant of the formula: where the bias corrections are"),
-    OPTIONS_BOUND,
+    ADAM_OPTIONS,
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it"),
 };
 

@@ -41,8 +41,7 @@ static const option_spec adamod__adamod_options[] = {
     OPTION_BETA2(0.999),
     OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the average of learning rates; 0 is Adam"),
     OPTION_EPS(1e-8),
-    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0,
-                  "variant of the formula: where the bias corrections are"),
+    OPTION_FLAVOUR,
 };
 
 RULE_DEFINITION(adamod, .summary = "Adam bounded by a running average of each element's learning rate", .year = 2019,
