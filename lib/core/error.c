@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* One for each thread, like errno. */
-static _Thread_local char adamod__message[ADAMOD__MESSAGE + 8] = "no error";
+static _Thread_local char adamod__message[ADAMOD__MESSAGE] = "no error";
 static _Thread_local adamod_status adamod__status;
 
 /* Code points that a terminal obeys, or that change the order in which it shows text: controls (C0, DEL, C1), direction

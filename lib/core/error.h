@@ -19,8 +19,8 @@
  *
  * A function that calls others after a failure, to clean up or to look for a remedy, saves the failure if they can fail. */
 
-/* A longer message loses its middle. */
-#define ADAMOD__MESSAGE 2048
+/* Room for a message with "adamod: " before it; a longer one loses its middle. */
+#define ADAMOD__MESSAGE 2056
 
 /* Sets the thread's message and returns status. The arguments may include adamod__last_message(). */
 adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
