@@ -47,7 +47,7 @@ TEST(a_part_that_fails_is_told_to_all) {
         adamod_free(e.optimizer);
         e.optimizer = none;
     }
-    CHECK_INT(update_begin(&e, &at, false, &u), c ? -1 : 0);
+    CHECK_INT(update_begin(&e, &at, false, &u), c ? ADAMOD_ERROR_ORDER : ADAMOD_OK);
     char expected[80];
     snprintf(expected, sizeof expected, "update 2: rank %d: step: no parameters were added", comm_size(c) - 1);
     if (c) CHECK_HAS(adamod__last_message(), expected);
