@@ -290,7 +290,7 @@ void nn_plan_bind(nn_plan *plan, plan_step *step) {
 
 /* ---- pairs ---- */
 
-static bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
+static bool nn_same_dimensions(const nn_shape *a, const nn_shape *b) {
     bool same = a->ndim == b->ndim;
     for (int d = 0; same && d < a->ndim; d++) same = a->dim[d] == b->dim[d];
     return same;
@@ -313,13 +313,13 @@ static bool nn_alike(const nn_graph *g, const nn_node *a, const nn_node *b) {
     bool alike = a->op == b->op && a->n_inputs == b->n_inputs;
     for (int k = 0; alike && k < NN_MAX_OUTPUTS; k++) {
         const nn_value x = a->output[k], y = b->output[k];
-        alike = (x < 0) == (y < 0) && (x < 0 || nn_same_shape(&g->values[x].shape, &g->values[y].shape));
+        alike = (x < 0) == (y < 0) && (x < 0 || nn_same_dimensions(&g->values[x].shape, &g->values[y].shape));
     }
     for (int k = 0; alike && k < a->n_inputs; k++) {
         const nn_value x = a->input[k], y = b->input[k];
         alike = (x < 0) == (y < 0) && (x < 0 || (g->values[x].has_grad == g->values[y].has_grad &&
                                                  g->values[x].source == g->values[y].source &&
-                                                 nn_same_shape(&g->values[x].shape, &g->values[y].shape)));
+                                                 nn_same_dimensions(&g->values[x].shape, &g->values[y].shape)));
     }
     return alike;
 }

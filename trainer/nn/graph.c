@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
+    return a->rows == b->rows && a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) == 0;
+}
+
 const char *nn_wrong(char *message, size_t size, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

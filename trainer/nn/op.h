@@ -83,6 +83,8 @@ NN_OPS(NN_OP_DECLARE)
 
 /* Adds a node with n inputs and a copy of the op's attributes; output 0's value, or -1 after a mistake. */
 nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const void *attributes);
+/* Whether both have the same rows, symbol or number, and the same other dimensions. */
+bool nn_same_shape(const nn_shape *a, const nn_shape *b);
 /* A shape rule's message, printed into its buffer, which is returned. */
 const char *nn_wrong(char *message, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Keeps the first mistake. Returns -1. */

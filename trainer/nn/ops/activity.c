@@ -13,8 +13,7 @@ static const char *activity_shape(nn_node *node, const nn_shape *in, nn_shape *o
     (void)message, (void)size;
     if (in[0].ndim != 2 || in[0].rows || in[0].dim[0] != 1) return "loss must be a row of numbers";
     if (in[1].ndim != 2) return "x must be a matrix";
-    if (in[1].rows != in[2].rows || in[1].ndim != in[2].ndim || memcmp(in[1].dim, in[2].dim, sizeof in[1].dim) != 0)
-        return "x and z must have one shape";
+    if (!nn_same_shape(&in[1], &in[2])) return "x and z must have one shape";
     if (!(NN_ATTR(activity, node)->size >= 0 && NN_ATTR(activity, node)->change >= 0))
         return "factors must be 0 or more";
     if (NN_ATTR(activity, node)->batch < 1) return "batch must be 1 or more";

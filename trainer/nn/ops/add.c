@@ -3,15 +3,10 @@
  * Inputs: x, branch, of one shape. Attribute: dropout. */
 #include "nn/ops/dropout.h"
 
-#include <string.h>
-
 static const char *add_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *branch = &in[1];
     if (x->ndim < 1) return "x is missing";
-    if (x->rows != branch->rows || x->ndim != branch->ndim ||
-        memcmp(x->dim, branch->dim, (size_t)x->ndim * sizeof *x->dim) != 0) {
-        return "x and branch must have one shape";
-    }
+    if (!nn_same_shape(x, branch)) return "x and branch must have one shape";
     *out = *x;
     return nn_dropout_wrong(node, message, size);
 }

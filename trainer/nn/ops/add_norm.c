@@ -9,17 +9,13 @@
 #include "nn/ops/dropout.h"
 
 #include <math.h>
-#include <string.h>
 
 static bool is_vector_of(const nn_shape *s, int64_t n) { return s->ndim == 1 && !s->rows && s->dim[0] == n; }
 
 static const char *add_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *branch = &in[1];
     if (x->ndim != 2 || x->dim[1] < 1) return "x must be a matrix";
-    if (node->input[1] >= 0 &&
-        (x->rows != branch->rows || branch->ndim != 2 || memcmp(x->dim, branch->dim, 2 * sizeof *x->dim) != 0)) {
-        return "x and branch must have one shape";
-    }
+    if (node->input[1] >= 0 && !nn_same_shape(x, branch)) return "x and branch must have one shape";
     if (!is_vector_of(&in[2], x->dim[1]) || !is_vector_of(&in[3], x->dim[1]))
         return nn_wrong(message, size, "gamma and beta must be vectors of %lld, the columns of x",
                         (long long)x->dim[1]);

@@ -10,16 +10,13 @@
 #include "nn/op.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *residual = &in[1];
     const nn_batch_norm_attributes *a = node->attributes;
     if (x->ndim != 2 && x->ndim != 4) return "x must be images or a matrix";
     const int64_t channels = x->dim[x->ndim - 1];
-    if (node->input[1] >= 0 && (x->rows != residual->rows || x->ndim != residual->ndim ||
-                                memcmp(x->dim, residual->dim, (size_t)x->ndim * sizeof *x->dim) != 0))
-        return "x and residual must have one shape";
+    if (node->input[1] >= 0 && !nn_same_shape(x, residual)) return "x and residual must have one shape";
     for (int i = 2; i < 6; i++) {
         if (in[i].ndim == 1 && !in[i].rows && in[i].dim[0] == channels) continue;
         return nn_wrong(message, size, "%s must be a vector of %lld, the channels of x", node->op->inputs[i],

@@ -6,8 +6,6 @@
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
-#include <string.h>
-
 static const char *scale_shift_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *residual = &in[3];
     const nn_activation a = NN_ATTR(scale_shift, node)->activation;
@@ -17,9 +15,7 @@ static const char *scale_shift_shape(nn_node *node, const nn_shape *in, nn_shape
         if (node->input[i] >= 0 && (in[i].ndim != 1 || in[i].rows || in[i].dim[0] != 1))
             return i == 1 ? "scale must be one number" : "shift must be one number";
     }
-    if (node->input[3] >= 0 && (x->rows != residual->rows || x->ndim != residual->ndim ||
-                                memcmp(x->dim, residual->dim, (size_t)x->ndim * sizeof *x->dim) != 0))
-        return "x and residual must have one shape";
+    if (node->input[3] >= 0 && !nn_same_shape(x, residual)) return "x and residual must have one shape";
     if (a != NN_LINEAR && a != NN_RELU) return "the activation must be linear or relu";
     *out = *x;
     if (node->input[1] >= 0) node->backward_needs = 1u << 0 | 1u << 1;
