@@ -1,8 +1,8 @@
-/* y_i = (images[index_i] / 255 - mean) / deviation, of a window that in training is drawn anew for each row
- * (picture_window.h); black where the window lies outside of the picture.
+/* y_i = (images[index_i] / 255 - mean) / deviation, of a window that training draws for each row (picture_window.h);
+ * black where the window lies outside of the picture.
  *
- * Inputs: images u8 [n, height, width, 3], indices, draws. Attributes: nn_picture_options. The caller sees to it that indices are
- * pictures. The kernel is the host's only one: a row a task. */
+ * Inputs: images u8 [n, height, width, 3], indices, draws. Attributes: nn_picture_options. The caller makes sure
+ * that indices are pictures. These are the host's only kernels: a row is a task. */
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 #include "nn/ops/picture_window.h"

@@ -225,9 +225,9 @@ static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 /* Parts of about equal size, a multiple of step. */
 static int64_t even(int64_t n, int64_t size, int64_t step) { return parts(parts(n, parts(n, size)), step) * step; }
 
-/* Measured with oneDNN, whose kernel goes 48 columns by 8 rows: packing a transposed operand is dear, so the cut goes
- * across that one, that each part of it be packed once (B transposed: tall tiles, else: wide ones). Cut on until there
- * are TILES, if a tile still has work for some 20 microseconds. */
+/* Measured with oneDNN, whose kernel is 48 columns by 8 rows. Packing a transposed operand is expensive, so the cut
+ * goes across it and each part is packed once (B transposed: tall tiles, else wide ones). Cuts until there are
+ * TILES, as long as a tile has work for some 20 microseconds. */
 static tiling choose_tiles(const nn_product *p) {
     enum { TILES = 8 };
     const double enough = 4e6;

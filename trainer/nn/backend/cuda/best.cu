@@ -1,6 +1,6 @@
-/* The best of log softmax of each row: see ops/best.c. A block takes a row: once for its log-sum-exp, as log_softmax does,
- * then each thread for the best of its own columns. The best of those is the row's; the thread it came from looks for its
- * next one, and so on. */
+/* The best of log softmax of each row: see ops/best.c. A block takes a row: first its log-sum-exp, as log_softmax
+ * does, then each thread finds the best of its own columns. The best of those is the row's; its thread then looks
+ * for its next one, and so on. */
 #include "nn/backend/cuda/cuda.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32 };

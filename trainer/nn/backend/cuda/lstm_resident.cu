@@ -1,17 +1,18 @@
-/* The steps of an LSTM layer in one kernel. A step's product is small, and what it costs is the way of the weights to the
- * multiprocessors, and of the state from each of them to all others. So the weights are loaded once, into registers; and the
- * state goes through memory that is its own flag.
+/* The steps of an LSTM layer in one kernel. A step's product is small; its cost is moving the weights to the
+ * multiprocessors, and the state from each of them to all others. So the weights are loaded once, into registers,
+ * and the state goes through memory that is its own flag.
  *
- * Exchange: a slot for each step has the vectors that all multiprocessors read, [chunks of 16 k][n][16 k], n the sequences,
- * in bf16. Before the kernel it is filled with EMPTY, a NaN that no conversion gives. Who needs numbers reads them again until
- * none is EMPTY. That is a barrier and a broadcast for the price of one read from the L2 cache, without any fence: each number
- * says itself whether it is there. Blocks wait for each other, so the launch is cooperative.
+ * Exchange: a slot for each step has the vectors that all multiprocessors read, [chunks of 16 k][n][16 k], n the
+ * sequences, in bf16. Before the kernel it is filled with EMPTY, a NaN that no conversion gives. A reader polls its
+ * numbers until none is EMPTY. That is a barrier and a broadcast for the price of one read from the L2 cache,
+ * without a fence: each number itself says whether it has arrived. Blocks wait for each other, so the launch is
+ * cooperative.
  *
- * Forward: a block has UNITS units, so 4 UNITS = 48 rows of the weights. Its 8 warps take 16 k in turn, as fragments of
- * mma.m16n8k16; their sums meet in shared memory, in one order.
- * Backward: dy_(t-1) = dgates_t W has four times as many k as outputs. So a cluster of 4 blocks has 4 UNITS units; block r of
- * it takes those k that are gate r, for all 48, and sums the cluster's parts for its own UNITS through distributed shared
- * memory. Each block then reads a quarter of the gradients of gates. */
+ * Forward: a block has UNITS units, so 4 UNITS = 48 rows of the weights. Its 8 warps take 16 k in turn, as fragments
+ * of mma.m16n8k16; their sums meet in shared memory, in one order. Backward: dy_(t-1) = dgates_t W has four times as
+ * many k as outputs. So a cluster of 4 blocks has 4 UNITS units; block r takes the k of gate r, for all 48, and sums
+ * the cluster's parts for its own UNITS through distributed shared memory. Each block then reads a quarter of the
+ * gradients of gates. */
 #include "nn/backend/cuda/lstm_resident.h"
 
 #include <cooperative_groups.h>

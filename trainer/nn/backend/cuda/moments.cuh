@@ -1,7 +1,7 @@
 /* Mean and variance of each channel, found by the kernel that writes it.
  *
- * A block has a tile: some pixels of some channels. It leaves its mean and the squares about it; the last block joins those
- * of all. Who is last changes from run to run, in which order things are joined does not. */
+ * A block has a tile: some pixels of some channels. It leaves its mean and the squares about it; the last block
+ * joins those of all. Which block is last differs between runs; the order of joining does not. */
 #ifndef ADAMOD_NN_CUDA_MOMENTS_H
 #define ADAMOD_NN_CUDA_MOMENTS_H
 

@@ -63,8 +63,8 @@ __device__ static inline norm_line saved_line(const norm_arrays &norm, int64_t c
     return line_of(norm.saved[k], norm.saved[channels + k], norm.gamma[k], norm.beta[k]);
 }
 
-/* Lines of all channels into shared memory, zeros behind them up to `room`. Each block of THREADS tells some of them to
- * everybody else. n: pixels of the batch. */
+/* Puts the lines of all channels into shared memory, and zeros behind them up to `room`. Each block stores what
+ * backward needs, and the running statistics, of some channels. n: pixels of the batch. */
 template <int THREADS>
 __device__ static inline void find_lines(const norm_arrays &norm, int64_t channels, int64_t room, float n,
                                          float4 *lines) {
