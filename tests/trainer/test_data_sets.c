@@ -11,6 +11,7 @@
 #include "data/sets/data_sets.h"
 #include "data/sets/folders.h"
 #include "data/text_input.h"
+#include "data/unpack.h"
 #include "core/error.h"
 
 #include <stdlib.h>
@@ -215,7 +216,7 @@ TEST(a_text_that_was_packed_anew_is_known_by_its_content) {
     CHECK_STR(notes, "t.gz: packed anew; what it unpacks to has the published SHA-256\n");
     CHECK(is_prepared("prepared/ptb/t", text));
     CHECK(access("downloads/ptb/t.gz.sha256", F_OK)); /* there is a published one */
-    if (text_input_unpacks("gzip")) {                 /* a plain text is known as well when it was packed */
+    if (unpacker_knows("gzip")) {                     /* a plain text is known as well when it was packed */
         s.files = plain;
         start_cache();
         put_file("downloads/ptb/t.gz", packed, sizeof packed);

@@ -6,6 +6,7 @@
 #include "scratch.h"
 
 #include "data/text_input.h"
+#include "data/unpack.h"
 #include "core/error.h"
 
 #include <stdlib.h>
@@ -88,7 +89,7 @@ TEST(what_is_no_text_is_named) {
 /* Whole, in its parts, twice in a row, and with a byte changed. */
 static void check_packed(const char *how, const char *bytes, size_t n, size_t changed) {
     char copy[256], expected[128];
-    if (!text_input_unpacks(how)) {
+    if (!unpacker_knows(how)) {
         snprintf(expected, sizeof expected, "!compressed with %s, which this build does not read: decompress it first",
                  how);
         CHECK_STR(lines_of(put(bytes, n)), expected);

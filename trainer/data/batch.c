@@ -1,7 +1,3 @@
-/* batch.c - see batch.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -32,14 +28,14 @@ struct batcher {
     uint64_t seed;
     batch_shape capacity;
     int64_t n_batches, steps; /* of an epoch: in all, for this rank */
-    int64_t *starts;          /* [n_batches + 1] where each batch begins in order, the same in every epoch */
+    int64_t *starts;          /* [n_batches + 1] where each batch begins in order; the same in every epoch */
 
-    /* An epoch's order, which only the thread touches once it runs. */
+    /* The order of an epoch. Only the thread uses it once it runs. */
     int64_t epoch; /* -1: none yet */
     int64_t *order, *scratch, *batch_order;
     int64_t *buckets; /* for sorting by length */
 
-    /* The ring: `held` (0 or 1) slots from first on are the caller's, then `ready` hold batches, the rest is free. */
+    /* The ring: from `first` on, `held` (0 or 1) slots are the caller's, then `ready` hold batches, the rest are free. */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t room, filled;
@@ -63,7 +59,7 @@ static int64_t longest(const batcher *b, int64_t (*rows)(const batcher *, int64_
     return most;
 }
 
-/* Stable, in time linear in pairs and longest sentence. */
+/* A stable sort, linear in the number of pairs and the longest sentence. */
 static void counting_sort(batcher *b, int64_t (*rows)(const batcher *, int64_t), int64_t most) {
     int64_t n = b->corpus->n, at = 0;
     memset(b->buckets, 0, (size_t)(most + 1) * sizeof *b->buckets);
@@ -93,7 +89,7 @@ static void order_epoch(batcher *b, int64_t epoch) {
     b->epoch = epoch;
 }
 
-/* Greedy: each batch takes pairs as long as it stays within the limits. */
+/* Each batch takes pairs as long as it stays within the limits. */
 static void cut_batches(batcher *b) {
     int64_t n = 0, most = 1, in_batch = 0; /* every sentence has its </s> */
     b->starts[0] = 0;
@@ -116,7 +112,7 @@ static void cut_batches(batcher *b) {
 
 /* ---- Capacity ---------------------------------------------------------------------------------------------------- */
 
-/* Rows of the n longest sentences, from the counts of each length. */
+/* The total rows of the n longest sentences. */
 static int64_t rows_of_longest(batcher *b, int64_t (*rows)(const batcher *, int64_t), int64_t n) {
     int64_t most = longest(b, rows), total = 0;
     memset(b->buckets, 0, (size_t)(most + 1) * sizeof *b->buckets);
@@ -211,30 +207,22 @@ static void make_batch(batcher *b, place at, batch *x) {
 }
 
 static int allocate_batch(batch *x, batch_shape most) {
-    size_t n = (size_t)most.n + 1, src = (size_t)most.n_src + 1, tgt = (size_t)most.n_tgt + 1;
+    const size_t n = (size_t)most.n + 1, src = (size_t)most.n_src + 1, tgt = (size_t)most.n_tgt + 1;
     x->pairs = malloc(n * sizeof *x->pairs);
-    x->src_ids = malloc(src * sizeof *x->src_ids);
-    x->src_positions = malloc(src * sizeof *x->src_positions);
-    x->src_ranges = malloc(n * sizeof *x->src_ranges);
-    x->tgt_in = malloc(tgt * sizeof *x->tgt_in);
-    x->tgt_out = malloc(tgt * sizeof *x->tgt_out);
-    x->tgt_positions = malloc(tgt * sizeof *x->tgt_positions);
-    x->tgt_ranges = malloc(n * sizeof *x->tgt_ranges);
-    return x->pairs && x->src_ids && x->src_positions && x->src_ranges && x->tgt_in && x->tgt_out && x->tgt_positions &&
-                   x->tgt_ranges
-               ? 0
-               : -1;
+    x->src_ids = malloc((2 * src + 3 * tgt + 4 * n) * sizeof *x->src_ids); /* all arrays of int32_t, end to end */
+    if (!x->pairs || !x->src_ids) return -1;
+    x->src_positions = x->src_ids + src;
+    x->tgt_in = x->src_positions + src;
+    x->tgt_out = x->tgt_in + tgt;
+    x->tgt_positions = x->tgt_out + tgt;
+    x->src_ranges = (int32_t(*)[2])(x->tgt_positions + tgt);
+    x->tgt_ranges = x->src_ranges + n;
+    return 0;
 }
 
 static void free_batch(batch *x) {
     free(x->pairs);
     free(x->src_ids);
-    free(x->src_positions);
-    free(x->src_ranges);
-    free(x->tgt_in);
-    free(x->tgt_out);
-    free(x->tgt_positions);
-    free(x->tgt_ranges);
 }
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
@@ -255,7 +243,7 @@ static void *prepare(void *argument) {
         pthread_mutex_unlock(&b->lock);
         make_batch(b, at, slot);
         pthread_mutex_lock(&b->lock);
-        if (b->seeks != seeks) continue; /* nobody wants it any more */
+        if (b->seeks != seeks) continue; /* batcher_seek was called meanwhile */
         b->ready++;
         b->next = after(b, at);
         pthread_cond_signal(&b->filled);
@@ -341,7 +329,7 @@ static int allocate_orders(batcher *b) {
 static int prepare_batcher(batcher *b) {
     int status = allocate_orders(b);
     if (!status) {
-        order_epoch(b, 0); /* with no batches yet: it is the lengths that cut them, and these are the same each time */
+        order_epoch(b, 0); /* batches are cut by lengths, which have the same order in every epoch */
         cut_batches(b);
         b->epoch = -1;
         b->steps = (b->n_batches + b->policy.ranks - 1) / b->policy.ranks;

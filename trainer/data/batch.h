@@ -1,19 +1,16 @@
-/* batch.h - batches of packed sentence pairs, prepared by a thread of their own.
+/* batch.h - batches of packed sentence pairs, prepared by a background thread.
  *
  *     batcher *b;
  *     if (batcher_create(&b, &pairs, &(batch_policy){.tokens = 4000, .shuffle = 1}, seed)) ...
- *     batch_shape most = batcher_capacity(b);                    // before the first batch: what arrays must hold
- *     if (batcher_seek(b, epoch, index)) ...    // to resume; a new one stands at epoch 0, index 0
+ *     batch_shape most = batcher_capacity(b);                    // the size that arrays need
+ *     if (batcher_seek(b, epoch, index)) ...    // to resume; starts at epoch 0, index 0
  *     for (;;) {
- *         const batch *x = batcher_next(b);                      // for ever; x->last ends an epoch
+ *         const batch *x = batcher_next(b);                      // endless; x->last ends an epoch
  *         ...
  *     }
  *     batcher_free(b);
  *
- * Batch `index` of epoch `epoch` follows from the corpus, the policy and the seed alone, whatever was asked for before.
- *
- * SPDX-License-Identifier: MIT
- */
+ * A batch depends only on the corpus, the policy, the seed, its epoch and its index. */
 #ifndef BATCH_H
 #define BATCH_H
 
@@ -22,11 +19,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sentences stand end to end. The source ends in </s>; the target as the decoder is given it begins with <s>, and as it
- * is expected ends in </s>. Positions count from 0 in each sentence; sentence i has rows ranges[i][0] .. ranges[i][1].
+/* Sentences are packed end to end. The source ends with </s>; the decoder's input begins with <s>, its expected output ends
+ * with </s>. Positions count from 0 in each sentence; sentence i has rows ranges[i][0] .. ranges[i][1].
  *
- * Behind the rows in use, up to the capacity, stand rows that count for nothing, so that a graph of fixed shape may
- * read them: id </s>, position 0, tgt_out -1, ranges 0, 0. */
+ * Rows after those in use, up to the capacity, are padding for graphs of fixed shape: id </s>, position 0, tgt_out -1,
+ * ranges 0, 0. */
 typedef struct batch {
     int64_t epoch, index;
     int last;                 /* of its epoch */
@@ -42,24 +39,23 @@ typedef struct batch {
     int32_t (*tgt_ranges)[2]; /* [n][2] */
 } batch;
 
-/* By sentences: every batch has so many, the last of an epoch what is left, in the order of the shuffle.
+/* By sentences: each batch has `sentences` pairs in shuffled order; the last of an epoch has the rest.
  *
- * By tokens, as fairseq does it: shuffled, stably sorted by target and then by source length (so that the source
- * decides), and cut so that sentences x longest <= tokens, where a sentence is as long as the longer of its sides with
- * </s>; then the batches are shuffled. Each epoch shuffles anew, where fairseq keeps the batches and shuffles only
- * their order; the lengths in every batch are the same either way, as sorting leaves only equals to chance. With
- * `sentences` given too, it is a limit as well.
+ * By tokens, as in fairseq: pairs are shuffled, stably sorted by target and then by source length, and cut so that
+ * sentences * longest <= tokens, where the length of a pair is that of its longer side with </s>. Then the batches are
+ * shuffled. Unlike fairseq, which only reorders batches, each epoch also shuffles pairs of equal lengths anew. `sentences`,
+ * if given, is a limit too.
  *
- * Without shuffle, pairs come in the order of the corpus, by tokens in the order of their lengths.
+ * Without shuffle, pairs have the order of the corpus, or by tokens the order of their lengths.
  *
- * With ranks > 1, an epoch's batches are dealt out: step `index` of this rank is batch index * ranks + rank, and all
- * ranks have as many steps; where batches run out, the last is empty (n is 0). */
+ * With ranks > 1, step `index` of a rank is batch index * ranks + rank. All ranks have equally many steps; if batches run
+ * out, the last is empty (n is 0). */
 typedef struct batch_policy {
     int64_t sentences; /* 0: no limit */
     int64_t tokens;    /* 0: by sentences */
     int shuffle;
     int rank, ranks; /* 0, 0: one process */
-    int ring;        /* batches in memory, the one in use included, 2 to 64; 0: 3 */
+    int ring;        /* batches in memory, including the one in use: 2 to 64; 0: 3 */
 } batch_policy;
 
 typedef struct batch_shape {
@@ -68,21 +64,19 @@ typedef struct batch_shape {
 
 typedef struct batcher batcher;
 
-/* The corpus must outlive the batcher and stay as it is. */
+/* The corpus must outlive the batcher and not change. */
 int batcher_create(batcher **out, const corpus *c, const batch_policy *policy, uint64_t seed);
 void batcher_free(batcher *b); /* NULL is fine */
 
-/* Batches of one epoch, for this rank. */
+/* Batches of this rank per epoch. */
 int64_t batcher_steps(const batcher *b);
-/* No batch of any epoch is larger. By tokens it is exact; by sentences it is what the longest sentences would make if
- * chance put them together. */
+/* The size of the largest batch of any epoch. By sentences, it is that of a batch of the longest sentences. */
 batch_shape batcher_capacity(const batcher *b);
 
-/* The next batch will be this one; an index of batcher_steps is the beginning of the next epoch. If there is no
- * such batch, it fails and changes nothing. */
+/* Makes this the next batch; index batcher_steps(b) is the first of the next epoch. Fails if there is no such batch. */
 int batcher_seek(batcher *b, int64_t epoch, int64_t index);
 
-/* Valid until the next call for this batcher. One thread at a time may call. */
+/* Valid until the next call. Call it from one thread at a time. */
 const batch *batcher_next(batcher *b);
 
 #endif

@@ -1,7 +1,3 @@
-/* bleu.c - see bleu.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/bleu.h"
 
 #include "data/unicode.h"
@@ -12,7 +8,7 @@
 
 /* ---- n-grams ----------------------------------------------------------------------------------------------------- */
 
-/* Shorter ones are filled up with zeros: only n-grams of one order are ever compared. */
+/* Padded with zeros; only n-grams of equal order are compared. */
 typedef struct gram {
     int32_t ids[BLEU_ORDER];
 } gram;
@@ -34,7 +30,7 @@ static int64_t sorted_grams(gram *to, const int32_t *ids, int64_t n, int order) 
     return count;
 }
 
-/* Of two sorted lists: every n-gram as often as both have it. */
+/* Counts the common n-grams of two sorted lists. */
 static int64_t common(const gram *a, int64_t n_a, const gram *b, int64_t n_b) {
     int64_t count = 0;
     for (int64_t i = 0, j = 0; i < n_a && j < n_b;) {
@@ -64,7 +60,7 @@ int bleu_add_ids(bleu *b, const int32_t *hyp, int64_t n_hyp, const int32_t *ref,
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
-/* How many bytes of white space the text begins with, if it does. Bytes that are not UTF-8 are no space. */
+/* Bytes of a leading white space character; 0: none. */
 static size_t space_at(text_slice text) {
     text_slice rest = text;
     return text.n && unicode_is_space(unicode_next(&rest)) ? text.n - rest.n : 0;
@@ -111,7 +107,7 @@ static void number_words(placed_word *words, int64_t n, int32_t *ids) {
 }
 
 int bleu_add(bleu *b, text_slice hyp, text_slice ref) {
-    size_t room = hyp.n / 2 + ref.n / 2 + 2; /* a word takes a byte and, but for the last, a space */
+    size_t room = hyp.n / 2 + ref.n / 2 + 2; /* each word but the last has a space */
     placed_word *words = malloc(room * sizeof *words);
     int32_t *ids = malloc(room * sizeof *ids);
     int status = -1;
@@ -134,7 +130,6 @@ double bleu_brevity_penalty(const bleu *b) {
 
 double bleu_score(const bleu *b, bleu_smoothing smoothing) {
     double sum = 0, halving = 1;
-    /* A longer n-gram that matches has a word that does. */
     if (!b->match[0]) return 0;
     for (int i = 0; i < BLEU_ORDER; i++) {
         if (!b->total[i] || (!b->match[i] && smoothing == BLEU_PLAIN)) return 0;

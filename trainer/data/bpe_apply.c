@@ -1,12 +1,11 @@
-/* bpe_apply.c - see bpe.h: words to subwords.
- *
- * SPDX-License-Identifier: MIT
- */
+/* Splits words into subwords. */
 #include "data/bpe.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "data/mersenne.h"
 #include "data/strings.h"
+#include "support/array.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -18,7 +17,7 @@ static const char end_of_word[] = "</w>";
 enum { END = sizeof end_of_word - 1, CACHED = 1 << 19 };
 
 typedef struct code {
-    int32_t first, second, merged, rank; /* first is -1: free */
+    int32_t first, second, merged, rank; /* first -1: a free slot */
 } code;
 
 struct bpe {
@@ -26,9 +25,9 @@ struct bpe {
     strings *symbols;
     code *codes; /* by hash */
     uint32_t mask;
-    int32_t (*parts)[2]; /* of each symbol: what it was merged from first; -1: nothing */
+    int32_t (*parts)[2]; /* of each symbol: the pair that makes it first; -1: none */
     int64_t merges;
-    strings *vocabulary; /* NULL: any subword will do */
+    strings *vocabulary; /* NULL: no restriction */
     char separator[32];
 };
 
@@ -47,12 +46,6 @@ static const code *find_code(const bpe *b, int32_t first, int32_t second) {
     return c->first >= 0 ? c : NULL;
 }
 
-static text_slice strip(text_slice text) {
-    while (text.n && (*text.bytes == ' ' || *text.bytes == '\r')) text = (text_slice){text.bytes + 1, text.n - 1};
-    while (text.n && (text.bytes[text.n - 1] == ' ' || text.bytes[text.n - 1] == '\r')) text.n--;
-    return text;
-}
-
 /* "a b" with exactly one space. */
 static bool split_code(text_slice line, text_slice out[2]) {
     const char *space = line.n ? memchr(line.bytes, ' ', line.n) : NULL;
@@ -62,17 +55,7 @@ static bool split_code(text_slice line, text_slice out[2]) {
     return out[0].n && out[1].n && !memchr(out[1].bytes, ' ', out[1].n);
 }
 
-static int32_t join_symbols(strings *symbols, text_slice a, text_slice b) {
-    char *both = malloc(a.n + b.n + 1);
-    if (!both) return -1;
-    memcpy(both, a.bytes, a.n);
-    memcpy(both + a.n, b.bytes, b.n);
-    const int32_t id = strings_add(symbols, (text_slice){both, a.n + b.n});
-    free(both);
-    return id;
-}
-
-/* 0.1 or 0.2 in "#version: 0.2"; trailing zeros do not count. */
+/* Reads 0.1 or 0.2 from "#version: 0.2", ignoring trailing ".0". */
 static int read_version(bpe *b, text_slice *rest, const char *name) {
     static const char head[] = "#version:";
     text_slice line, after = *rest;
@@ -80,7 +63,7 @@ static int read_version(bpe *b, text_slice *rest, const char *name) {
     if (rest->n < sizeof head - 1 || memcmp(rest->bytes, head, sizeof head - 1) != 0) return 0;
     text_next_line(&after, &line);
     *rest = after;
-    line = strip((text_slice){line.bytes + sizeof head - 1, line.n - (sizeof head - 1)});
+    line = bpe_strip((text_slice){line.bytes + sizeof head - 1, line.n - (sizeof head - 1)});
     while (line.n > 3 && line.bytes[line.n - 1] == '0' && line.bytes[line.n - 2] == '.') line.n -= 2;
     if (line.n == 3 && memcmp(line.bytes, "0.1", 3) == 0) return 0;
     b->version = 2;
@@ -93,8 +76,8 @@ static int add_code(bpe *b, const text_slice parts[2], int32_t rank) {
     const int32_t first = strings_add(b->symbols, parts[0]), second = strings_add(b->symbols, parts[1]);
     if (first < 0 || second < 0) return -1;
     code *c = slot_of(b, first, second);
-    if (c->first >= 0) return 0; /* the first of equal ones counts */
-    const int32_t merged = join_symbols(b->symbols, parts[0], parts[1]);
+    if (c->first >= 0) return 0; /* a repeated code does not count */
+    const int32_t merged = strings_add_joined(b->symbols, parts[0], parts[1]);
     if (merged < 0) return -1;
     *c = (code){first, second, merged, rank};
     b->merges++;
@@ -105,14 +88,14 @@ static int read_codes(bpe *b, text_slice rest, int64_t limit, int64_t number, co
     text_slice line, parts[2];
     for (int32_t rank = 0; (limit < 0 || rank < limit) && text_next_line(&rest, &line); rank++, number++) {
         if (text_check(line, name, number)) return -1;
-        if (!split_code(strip(line), parts))
+        if (!split_code(bpe_strip(line), parts))
             return adamod__refuse("%s:%" PRId64 ": expected two symbols with a space between", name, number);
         if (add_code(b, parts, rank)) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     }
     return 0;
 }
 
-/* What each symbol was merged from: by the first code that makes it. */
+/* Finds the first code that makes each symbol. */
 static int find_parts(bpe *b) {
     const size_t n = (size_t)strings_count(b->symbols) + 1;
     int32_t *rank = malloc(n * sizeof *rank);
@@ -172,7 +155,7 @@ int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *s
         char count[24], *end;
         failed = text_check(line, name, number);
         if (failed) break;
-        const bool whole = split_code(strip(line), parts) && parts[1].n < sizeof count;
+        const bool whole = split_code(bpe_strip(line), parts) && parts[1].n < sizeof count;
         snprintf(count, sizeof count, "%.*s", whole ? (int)parts[1].n : 0, whole ? parts[1].bytes : "");
         const long long frequency = strtoll(count, &end, 10);
         if (!whole || *end)
@@ -180,7 +163,7 @@ int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *s
         else if (frequency >= threshold && strings_add(words, parts[0]) < 0)
             failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     }
-    if (failed || strings_count(words) == 0) { /* an empty one restricts nothing, as in subword-nmt */
+    if (failed || strings_count(words) == 0) { /* an empty vocabulary restricts nothing, as in subword-nmt */
         strings_free(words);
         return failed ? -1 : 0;
     }
@@ -194,16 +177,9 @@ bool bpe_is_restricted(const bpe *b) { return b->vocabulary != NULL; }
 /* ---- one word ---- */
 
 typedef struct symbol {
-    int32_t id;      /* -1: no code has it */
+    int32_t id;      /* -1: in no code */
     uint32_t at, to; /* bytes of the word */
 } symbol;
-
-/* Text that grows. */
-typedef struct output {
-    char *bytes;
-    size_t n, room;
-    bool failed;
-} output;
 
 struct bpe_worker {
     const bpe *b;
@@ -211,40 +187,15 @@ struct bpe_worker {
     mersenne random;
     symbol *symbols;
     bool *drop;
-    size_t n, room;
-    strings *words; /* cached, and what each becomes: text[at[i] .. at[i + 1]) */
-    output text;
+    size_t n, room_symbols, room_drop;
+    strings *words; /* cached: word i becomes text[at[i] .. at[i + 1]) */
+    adamod__buffer text;
     size_t *at;
     size_t room_at;
-    output name; /* of a subword, as codes or a vocabulary have it */
+    adamod__buffer name; /* of a subword in codes or a vocabulary */
 };
 
-static void put(output *o, const char *bytes, size_t n) {
-    if (o->room < o->n + n + 1) {
-        const size_t room = (o->n + n) * 2 + 1024;
-        char *more = o->failed ? NULL : realloc(o->bytes, room);
-        o->failed = !more;
-        if (!more) return;
-        o->bytes = more;
-        o->room = room;
-    }
-    if (n) memcpy(o->bytes + o->n, bytes, n);
-    o->n += n;
-    o->bytes[o->n] = 0;
-}
-
-static int reserve_symbols(bpe_worker *w, size_t n) {
-    if (n <= w->room) return 0;
-    symbol *symbols = realloc(w->symbols, 2 * n * sizeof *symbols);
-    if (symbols) w->symbols = symbols;
-    bool *drop = realloc(w->drop, 2 * n * sizeof *drop);
-    if (drop) w->drop = drop;
-    if (!symbols || !drop) return -1;
-    w->room = 2 * n;
-    return 0;
-}
-
-/* The symbol of bytes that end a word, or do not. */
+/* The symbol of a text; last: at the end of a word. */
 static int32_t find_symbol(const bpe *b, text_slice text, bool last) {
     char with_end[64];
     if (!last) return strings_find(b->symbols, text);
@@ -257,7 +208,8 @@ static int32_t find_symbol(const bpe *b, text_slice text, bool last) {
 static int split_characters(bpe_worker *w, text_slice word) {
     text_slice rest = word, c;
     const bool own_end = w->b->version == 1;
-    if (reserve_symbols(w, word.n + 1)) return -1;
+    if (!ARRAY_RESERVE(w->symbols, word.n + 1, w->room_symbols) || !ARRAY_RESERVE(w->drop, word.n + 1, w->room_drop))
+        return -1;
     for (w->n = 0; text_next_token(TEXT_CHARACTERS, &rest, &c); w->n++) {
         const uint32_t at = (uint32_t)(c.bytes - word.bytes);
         w->symbols[w->n] = (symbol){find_symbol(w->b, c, !own_end && !rest.n), at, at + (uint32_t)c.n};
@@ -269,7 +221,7 @@ static int split_characters(bpe_worker *w, text_slice word) {
     return 0;
 }
 
-/* Merges the pair with the first code, everywhere. False: there is none. */
+/* Merges all occurrences of the pair with the lowest rank. False: no pair has a code. */
 static bool merge_once(bpe_worker *w) {
     const code *best = NULL;
     size_t n = 0;
@@ -289,30 +241,30 @@ static bool merge_once(bpe_worker *w) {
     return true;
 }
 
-static void put_subword(bpe_worker *w, output *out, text_slice text, bool last) {
-    put(out, text.bytes, text.n);
+static void put_subword(bpe_worker *w, adamod__buffer *out, text_slice text, bool last) {
+    adamod__buffer_add(out, text.bytes, text.n);
     if (last) return;
     const char *separator = w->o.separator ? w->o.separator : "@@";
-    put(out, separator, strlen(separator));
-    put(out, " ", 1);
+    adamod__buffer_text(out, separator);
+    adamod__buffer_text(out, " ");
 }
 
-/* A subword as codes or a vocabulary have it: with what marks its end. Valid until the next call. */
+/* A subword followed by a mark. Valid until the next call. */
 static text_slice named(bpe_worker *w, text_slice text, const char *mark) {
     w->name.n = 0;
-    put(&w->name, text.bytes, text.n);
-    put(&w->name, mark, strlen(mark));
-    return w->name.failed ? (text_slice){0} : (text_slice){w->name.bytes, w->name.n};
+    adamod__buffer_add(&w->name, text.bytes, text.n);
+    adamod__buffer_text(&w->name, mark);
+    return w->name.failed ? (text_slice){0} : (text_slice){w->name.text, w->name.n};
 }
 
-/* Whether a subword is in the vocabulary as it would be written. */
+/* Whether the vocabulary has a subword, with the separator unless it is a word's last. */
 static bool is_known(bpe_worker *w, text_slice text, bool last) {
     return strings_find(w->b->vocabulary, last ? text : named(w, text, w->b->separator)) >= 0;
 }
 
-/* A subword that the vocabulary does not have is what it was merged from, and so on. The symbol of a last one ends in
- * "</w>", which text does not. */
-static void put_split(bpe_worker *w, output *out, int32_t id, text_slice text, bool last) {
+/* Splits a subword that is not in the vocabulary into what it was merged from, and so on. The symbol of a last one ends in
+ * "</w>", its text does not. */
+static void put_split(bpe_worker *w, adamod__buffer *out, int32_t id, text_slice text, bool last) {
     const int32_t *parts = id >= 0 ? w->b->parts[id] : NULL;
     if (!parts || parts[0] < 0) {
         put_subword(w, out, text, last);
@@ -326,11 +278,11 @@ static void put_split(bpe_worker *w, output *out, int32_t id, text_slice text, b
     else put_split(w, out, parts[1], right, last);
 }
 
-static void put_word(bpe_worker *w, output *out, text_slice word) {
+static void put_word(bpe_worker *w, adamod__buffer *out, text_slice word) {
     text_slice rest = word, c;
     text_next_token(TEXT_CHARACTERS, &rest, &c);
-    if (!rest.n) { /* a single character stays, whatever the vocabulary says */
-        put(out, word.bytes, word.n);
+    if (!rest.n) { /* a single character is never split */
+        adamod__buffer_add(out, word.bytes, word.n);
         return;
     }
     if (split_characters(w, word)) {
@@ -338,7 +290,7 @@ static void put_word(bpe_worker *w, output *out, text_slice word) {
         return;
     }
     while (w->n > 1 && merge_once(w)) continue;
-    if (w->b->version == 1 && w->symbols[w->n - 1].at == word.n) w->n--; /* the end of the word, alone */
+    if (w->b->version == 1 && w->symbols[w->n - 1].at == word.n) w->n--; /* "</w>" alone */
     for (size_t i = 0; i < w->n; i++) {
         const symbol *s = &w->symbols[i];
         const text_slice text = {word.bytes + s->at, s->to - s->at};
@@ -346,7 +298,6 @@ static void put_word(bpe_worker *w, output *out, text_slice word) {
         if (!w->b->vocabulary || is_known(w, text, last)) {
             put_subword(w, out, text, last);
         } else {
-            /* by its string, with the end of the word or without, as the codes have it */
             const int32_t id = strings_find(w->b->symbols, last ? named(w, text, end_of_word) : text);
             put_split(w, out, id, text, last);
         }
@@ -357,22 +308,16 @@ static void put_word(bpe_worker *w, output *out, text_slice word) {
 /* ---- a line ---- */
 
 static bool reserve_cache(bpe_worker *w) {
-    if (strings_count(w->words) >= CACHED) { /* enough is enough: begin again */
+    if (strings_count(w->words) >= CACHED) { /* full: start again */
         strings_free(w->words);
         w->words = strings_create();
         w->text.n = 0;
         if (!w->words) return false;
     }
-    const size_t n = (size_t)strings_count(w->words) + 2;
-    if (n <= w->room_at) return true;
-    size_t *at = realloc(w->at, 2 * n * sizeof *at);
-    if (!at) return false;
-    w->at = at;
-    w->room_at = 2 * n;
-    return true;
+    return ARRAY_RESERVE(w->at, strings_count(w->words) + 2, w->room_at);
 }
 
-static void put_cached(bpe_worker *w, output *out, text_slice word) {
+static void put_cached(bpe_worker *w, adamod__buffer *out, text_slice word) {
     if (w->o.dropout > 0) {
         put_word(w, out, word);
         return;
@@ -388,33 +333,28 @@ static void put_cached(bpe_worker *w, output *out, text_slice word) {
         w->at[id + 1] = w->text.n;
         out->failed = out->failed || w->text.failed;
     }
-    if (!out->failed) put(out, w->text.bytes + w->at[id], w->at[id + 1] - w->at[id]);
+    if (!out->failed) adamod__buffer_add(out, w->text.text + w->at[id], w->at[id + 1] - w->at[id]);
 }
 
-static bool is_blank(char c) { return c == ' ' || c == '\r' || c == '\n'; }
-
-/* Blanks at both ends stay as they are; words are joined by one space. */
-static void put_piece(bpe_worker *w, output *out, text_slice piece) {
-    size_t begin = 0, end = piece.n;
+/* Keeps blanks at both ends; joins words by one space. */
+static void put_piece(bpe_worker *w, adamod__buffer *out, text_slice piece) {
+    text_slice rest = bpe_strip(piece);
+    const size_t begin = (size_t)(rest.bytes - piece.bytes), end = begin + rest.n;
     bool first = true;
-    while (begin < end && is_blank(piece.bytes[begin])) begin++;
-    while (end > begin && is_blank(piece.bytes[end - 1])) end--;
-    put(out, piece.bytes, begin);
-    text_slice rest = {piece.bytes + begin, end - begin};
+    adamod__buffer_add(out, piece.bytes, begin);
     for (text_slice word; text_next_token(TEXT_WORDS, &rest, &word); first = false) {
-        if (!first) put(out, " ", 1);
+        if (!first) adamod__buffer_text(out, " ");
         put_cached(w, out, word);
     }
-    put(out, piece.bytes + end, piece.n - end);
+    adamod__buffer_add(out, piece.bytes + end, piece.n - end);
 }
 
 char *bpe_apply(bpe_worker *w, text_slice line) {
-    output out = {0};
-    put(&out, "", 0);
+    adamod__buffer out = {0};
+    adamod__buffer_text(&out, "");
     for (text_slice piece; bpe_next_piece(&line, &piece);) put_piece(w, &out, piece);
-    if (!out.failed) return out.bytes;
-    free(out.bytes);
-    return NULL;
+    if (out.failed) adamod__buffer_free(&out);
+    return out.text;
 }
 
 bpe_worker *bpe_worker_create(const bpe *b, const bpe_options *o) {
@@ -434,8 +374,8 @@ void bpe_worker_free(bpe_worker *w) {
     strings_free(w->words);
     free(w->symbols);
     free(w->drop);
-    free(w->text.bytes);
-    free(w->name.bytes);
+    adamod__buffer_free(&w->text);
+    adamod__buffer_free(&w->name);
     free(w->at);
     free(w);
 }

@@ -1,14 +1,13 @@
-/* bpe_learn.c - see bpe.h: which pairs to merge.
+/* Learns which pairs to merge.
  *
- * The counts of pairs and the index of the words they are in are kept as subword-nmt keeps them, with its pruning, because
- * that has an effect: two merges can make the same symbol ("ab" + "c", "a" + "bc"), whose pairs then become more frequent,
- * and of a pair that had been pruned only the new occurrences are remembered.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Counts of pairs and the index of their words are kept and pruned exactly as in subword-nmt, because pruning changes the
+ * result: two merges can make the same symbol ("ab" + "c", "a" + "bc"), whose pairs then become more frequent, and for a
+ * pair that was pruned only the new occurrences are known. */
 #include "data/bpe.h"
 
+#include "core/buffer.h"
 #include "data/strings.h"
+#include "support/array.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -20,9 +19,10 @@ typedef struct pair {
     int32_t first, second;
     int64_t count, pruned; /* stats and big_stats of subword-nmt */
     bool counted, was_pruned;
-    int64_t in_heap; /* the greatest count that the heap has of it */
-    int32_t *words;  /* that it may be in */
-    int32_t n_words, room_words;
+    int64_t in_heap; /* its greatest count in the heap */
+    int32_t *words;  /* that may contain it */
+    int32_t n_words;
+    size_t room_words;
 } pair;
 
 typedef struct learned_word {
@@ -35,9 +35,9 @@ typedef struct heap_entry {
     int32_t pair;
 } heap_entry;
 
-enum { NEW = INT32_MIN }; /* a number that was not there */
+enum { NEW = INT32_MIN }; /* the value of a new entry */
 
-/* Numbers by two numbers: pairs by symbols, occurrences by pair and word. */
+/* Maps two numbers to one: symbols to a pair, a pair and a word to its occurrences. */
 typedef struct number_map {
     struct {
         int32_t a, b, value; /* a is -1: free */
@@ -46,16 +46,15 @@ typedef struct number_map {
 } number_map;
 
 struct bpe_learner {
-    strings *words;
-    int64_t *frequency; /* of each */
-    int32_t room;
+    string_counts words;
     /* while learning */
     strings *symbols;
     learned_word *split;
     pair *pairs;
-    int32_t n_pairs, room_pairs;
+    int32_t n_pairs;
     int32_t *live; /* pairs that are counted */
-    int32_t n_live, room_live;
+    int32_t n_live;
+    size_t room_pairs, room_live;
     heap_entry *heap;
     size_t n_heap, room_heap;
     number_map pair_of, occurrences;
@@ -88,7 +87,7 @@ int bpe_next_piece(text_slice *rest, text_slice *piece) {
 
 static bool is_blank(char c) { return c == ' ' || c == '\r' || c == '\n'; }
 
-static text_slice strip(text_slice text) {
+text_slice bpe_strip(text_slice text) {
     while (text.n && is_blank(text.bytes[0])) text = (text_slice){text.bytes + 1, text.n - 1};
     while (text.n && is_blank(text.bytes[text.n - 1])) text.n--;
     return text;
@@ -96,33 +95,18 @@ static text_slice strip(text_slice text) {
 
 bpe_learner *bpe_learner_create(void) {
     bpe_learner *l = calloc(1, sizeof *l);
-    if (l && !(l->words = strings_create())) {
+    if (l && !(l->words.of = strings_create())) {
         free(l);
         return NULL;
     }
     return l;
 }
 
-static int count_word(bpe_learner *l, text_slice word) {
-    const int32_t before = strings_count(l->words), id = strings_add(l->words, word);
-    if (id < 0) return -1;
-    if (id >= l->room) {
-        const int32_t room = l->room * 2 + 1024;
-        int64_t *frequency = realloc(l->frequency, (size_t)room * sizeof *frequency);
-        if (!frequency) return -1;
-        l->frequency = frequency;
-        l->room = room;
-    }
-    if (id == before) l->frequency[id] = 0;
-    l->frequency[id]++;
-    return 0;
-}
-
 int bpe_learner_add(bpe_learner *l, text_slice line) {
     for (text_slice piece; bpe_next_piece(&line, &piece);) {
-        text_slice words = strip(piece);
+        text_slice words = bpe_strip(piece);
         for (text_slice word; text_next_token(TEXT_WORDS, &words, &word);) {
-            if (count_word(l, word)) return -1;
+            if (string_counts_add(&l->words, word, 1)) return -1;
         }
     }
     return 0;
@@ -148,7 +132,7 @@ static bool map_make(number_map *m, size_t mask) {
     return m->slots != NULL;
 }
 
-/* The value of two numbers, NEW if there was none; NULL: out of memory. */
+/* The value of two numbers, NEW if they were not in the map; NULL: out of memory. */
 static int32_t *map_find(number_map *m, int32_t a, int32_t b) {
     if (!m->slots || m->count * 2 > m->mask) {
         number_map more;
@@ -170,7 +154,7 @@ static int compare_slices(text_slice a, text_slice b) {
     return order ? order : (a.n > b.n) - (a.n < b.n);
 }
 
-/* Whether x comes before y: the order of UTF-8 is that of code points. */
+/* Whether x comes before y. UTF-8 sorts as code points do. */
 static bool greater(const bpe_learner *l, const heap_entry *x, const heap_entry *y) {
     if (x->count != y->count) return x->count > y->count;
     const pair *a = &l->pairs[x->pair], *b = &l->pairs[y->pair];
@@ -182,15 +166,9 @@ static bool greater(const bpe_learner *l, const heap_entry *x, const heap_entry 
 }
 
 static void push(bpe_learner *l, int32_t id) {
-    if (l->n_heap == l->room_heap) {
-        const size_t room = l->room_heap * 2 + 4096;
-        heap_entry *heap = realloc(l->heap, room * sizeof *heap);
-        if (!heap) {
-            l->failed = true;
-            return;
-        }
-        l->heap = heap;
-        l->room_heap = room;
+    if (!ARRAY_RESERVE(l->heap, l->n_heap + 1, l->room_heap)) {
+        l->failed = true;
+        return;
     }
     const heap_entry entry = {l->pairs[id].count, id};
     size_t i = l->n_heap++;
@@ -210,7 +188,7 @@ static void pop(bpe_learner *l) {
     l->heap[i] = last;
 }
 
-/* -1: none is counted. Entries may be out of date, but never below what they should be. */
+/* -1: no pair is counted. Entries of the heap may be out of date, but are never too low. */
 static int32_t most_frequent(bpe_learner *l) {
     while (l->n_heap && !l->failed) {
         const heap_entry top = l->heap[0];
@@ -226,22 +204,11 @@ static int32_t most_frequent(bpe_learner *l) {
 
 static pair *pair_of(bpe_learner *l, int32_t first, int32_t second) {
     int32_t *id = map_find(&l->pair_of, first, second);
-    if (!id) {
+    if (id && *id != NEW) return &l->pairs[*id];
+    if (!id || !ARRAY_RESERVE(l->pairs, l->n_pairs + 1, l->room_pairs) ||
+        !ARRAY_RESERVE(l->live, l->n_pairs + 1, l->room_live)) {
         l->failed = true;
         return NULL;
-    }
-    if (*id != NEW) return &l->pairs[*id];
-    if (l->n_pairs == l->room_pairs) {
-        const int32_t room = l->room_pairs * 2 + 4096;
-        pair *pairs = realloc(l->pairs, (size_t)room * sizeof *pairs);
-        int32_t *live = realloc(l->live, (size_t)room * sizeof *live);
-        if (pairs) l->pairs = pairs;
-        if (live) l->live = live;
-        if (!pairs || !live) {
-            l->failed = true;
-            return NULL;
-        }
-        l->room_pairs = room;
     }
     *id = l->n_pairs;
     l->pairs[l->n_pairs] = (pair){.first = first, .second = second, .in_heap = INT64_MIN};
@@ -261,22 +228,12 @@ static void set_count(bpe_learner *l, pair *p, int64_t count) {
 
 static void note_word(bpe_learner *l, pair *p, int32_t word) {
     if (p->n_words && p->words[p->n_words - 1] == word) return;
-    if (p->n_words == p->room_words) {
-        const int32_t room = p->room_words * 2 + 4;
-        int32_t *words = realloc(p->words, (size_t)room * sizeof *words);
-        if (!words) {
-            l->failed = true;
-            return;
-        }
-        p->words = words;
-        p->room_words = room;
-    }
-    p->words[p->n_words++] = word;
+    if (ARRAY_RESERVE(p->words, p->n_words + 1, p->room_words)) p->words[p->n_words++] = word;
+    else l->failed = true;
 }
 
-/* Changes how often a pair is counted, and notes the word that it came into. Of a pair of equal symbols it is counted how
- * often it is in each word, because subword-nmt's index has too little of these ("a a a" has two of them and loses three),
- * and what it does not have is not merged. Of others, what a word holds is what the index has. */
+/* Changes the count of a pair, and notes its word if it is new there. Pairs of equal symbols are also counted per word:
+ * subword-nmt's index misses some of them ("a a a" has two and loses three), and merges only those that it has. */
 static void change(bpe_learner *l, int32_t first, int32_t second, int32_t word, int64_t frequency, int32_t times) {
     pair *p = pair_of(l, first, second);
     if (!p) return;
@@ -288,7 +245,7 @@ static void change(bpe_learner *l, int32_t first, int32_t second, int32_t word, 
     else *in_word = *in_word == NEW ? times : *in_word + times;
 }
 
-/* Takes rare pairs out of the counts. */
+/* Removes rare pairs from the counts. */
 static void prune(bpe_learner *l, double threshold) {
     int32_t kept = 0;
     for (int32_t i = 0; i < l->n_live; i++) {
@@ -304,8 +261,7 @@ static void prune(bpe_learner *l, double threshold) {
     l->n_live = kept;
 }
 
-/* Goes back to the counts of all pairs, of which those that are frequent enough after i merges stay. The most frequent
- * one; -1: there is none. */
+/* Restores the counts of all pairs, then keeps those frequent enough after i merges. Returns the most frequent one, or -1. */
 static int32_t restore(bpe_learner *l, int64_t i, double *threshold) {
     heap_entry best = {0, -1};
     l->n_live = 0;
@@ -329,7 +285,6 @@ static int32_t restore(bpe_learner *l, int64_t i, double *threshold) {
 
 /* ---- merging ---- */
 
-/* A word's symbols with the pair merged. */
 static void merge_word(learned_word *w, int32_t first, int32_t second, int32_t merged) {
     int32_t n = 0;
     for (int32_t i = 0; i < w->n; i++) {
@@ -340,43 +295,33 @@ static void merge_word(learned_word *w, int32_t first, int32_t second, int32_t m
     w->n = n;
 }
 
-/* Pairs around those that are merged become rarer. */
+/* Removes the pairs that overlap a merged one from the counts. */
 static void take_away(bpe_learner *l, int32_t word, int32_t first, int32_t second) {
     const learned_word *w = &l->split[word];
     const int32_t *s = w->symbols, n = w->n;
-    const int64_t f = l->frequency[word];
+    const int64_t f = l->words.times[word];
     for (int32_t i = 0; i + 1 < n;) {
         if (s[i] != first || s[i + 1] != second) {
             i++;
             continue;
         }
         if (i) change(l, s[i - 1], s[i], word, f, -1);
-        /* in "A B C B C" the next one takes away "C B" */
+        /* in "A B C B C" the next merge removes "C B" */
         if (i + 2 < n && (s[i + 2] != first || i + 3 >= n || s[i + 3] != second))
             change(l, s[i + 1], s[i + 2], word, f, -1);
         i += 2;
     }
 }
 
+/* Counts the pairs that a merged symbol is part of. */
 static void bring_in(bpe_learner *l, int32_t word, int32_t merged) {
     const learned_word *w = &l->split[word];
-    const int64_t f = l->frequency[word];
+    const int64_t f = l->words.times[word];
     for (int32_t i = 0; i < w->n; i++) {
         if (w->symbols[i] != merged) continue;
         if (i) change(l, w->symbols[i - 1], w->symbols[i], word, f, 1);
         if (i + 1 < w->n && w->symbols[i + 1] != merged) change(l, w->symbols[i], w->symbols[i + 1], word, f, 1);
     }
-}
-
-static int32_t join_symbols(bpe_learner *l, int32_t first, int32_t second) {
-    const text_slice a = strings_get(l->symbols, first), b = strings_get(l->symbols, second);
-    char *both = malloc(a.n + b.n + 1);
-    if (!both) return -1;
-    memcpy(both, a.bytes, a.n);
-    memcpy(both + a.n, b.bytes, b.n);
-    const int32_t id = strings_add(l->symbols, (text_slice){both, a.n + b.n});
-    free(both);
-    return id;
 }
 
 static bool contains(const learned_word *w, int32_t first, int32_t second) {
@@ -386,7 +331,7 @@ static bool contains(const learned_word *w, int32_t first, int32_t second) {
     return false;
 }
 
-/* The words that a pair is merged in, at the front of its list of them. */
+/* Moves the words in which a pair is merged to the front of its list. Returns how many there are. */
 static int32_t words_to_change(bpe_learner *l, int32_t id) {
     pair *p = &l->pairs[id];
     int32_t n = 0;
@@ -404,11 +349,14 @@ static int32_t words_to_change(bpe_learner *l, int32_t id) {
 }
 
 static void merge(bpe_learner *l, int32_t id) {
-    const int32_t first = l->pairs[id].first, second = l->pairs[id].second, merged = join_symbols(l, first, second);
+    const int32_t first = l->pairs[id].first, second = l->pairs[id].second;
+    const int32_t merged =
+        strings_add_joined(l->symbols, strings_get(l->symbols, first), strings_get(l->symbols, second));
     const int32_t n = words_to_change(l, id);
     int32_t *words = l->pairs[id].words;
     l->pairs[id].words = NULL;
-    l->pairs[id].n_words = l->pairs[id].room_words = 0;
+    l->pairs[id].n_words = 0;
+    l->pairs[id].room_words = 0;
     if (merged < 0) l->failed = true;
     if (!l->failed) set_count(l, &l->pairs[id], 0);
     for (int32_t i = 0; i < n && !l->failed; i++) {
@@ -423,69 +371,50 @@ static void merge(bpe_learner *l, int32_t id) {
 
 /* ---- learning ---- */
 
-/* A word's characters; "</w>" belongs to the last. */
+/* Splits a word into characters; "</w>" is part of the last. */
 static int split_word(bpe_learner *l, int32_t word) {
-    text_slice rest = strings_get(l->words, word), c;
+    text_slice rest = strings_get(l->words.of, word), c;
     const int64_t n = text_count_tokens(TEXT_CHARACTERS, rest);
     learned_word *w = &l->split[word];
     w->symbols = malloc((size_t)(n ? n : 1) * sizeof *w->symbols);
     if (!w->symbols) return -1;
     while (text_next_token(TEXT_CHARACTERS, &rest, &c)) {
-        char last[16];
-        const int length = snprintf(last, sizeof last, "%.*s%s", (int)c.n, c.bytes, rest.n ? "" : "</w>");
-        const int32_t id = strings_add(l->symbols, (text_slice){last, (size_t)length});
+        const int32_t id = strings_add_joined(l->symbols, c, text_of(rest.n ? "" : "</w>"));
         if (id < 0) return -1;
         w->symbols[w->n++] = id;
     }
-    for (int32_t i = 0; i + 1 < w->n; i++) change(l, w->symbols[i], w->symbols[i + 1], word, l->frequency[word], 1);
+    for (int32_t i = 0; i + 1 < w->n; i++) change(l, w->symbols[i], w->symbols[i + 1], word, l->words.times[word], 1);
     return 0;
 }
 
 static bool prepare(bpe_learner *l) {
-    const int32_t n = strings_count(l->words);
+    const int32_t n = strings_count(l->words.of);
     l->symbols = strings_create();
     l->split = calloc((size_t)n + 1, sizeof *l->split);
     if (!l->symbols || !l->split) return false;
     for (int32_t i = 0; i < n; i++) {
         if (split_word(l, i)) return false;
     }
-    for (int32_t i = 0; i < l->n_pairs; i++) { /* a copy of all counts */
+    for (int32_t i = 0; i < l->n_pairs; i++) {
         l->pairs[i].pruned = l->pairs[i].count;
         l->pairs[i].was_pruned = true;
     }
     return !l->failed;
 }
 
-typedef struct code_text {
-    char *bytes;
-    size_t n, room;
-} code_text;
+static void add_slice(adamod__buffer *b, text_slice text) { adamod__buffer_add(b, text.bytes, text.n); }
 
-static int add_text(code_text *t, text_slice text) {
-    if (t->room < t->n + text.n + 1) {
-        const size_t room = (t->n + text.n) * 2 + 1024;
-        char *bytes = realloc(t->bytes, room);
-        if (!bytes) return -1;
-        t->bytes = bytes;
-        t->room = room;
-    }
-    if (text.n) memcpy(t->bytes + t->n, text.bytes, text.n);
-    t->n += text.n;
-    t->bytes[t->n] = 0;
-    return 0;
-}
-
-static int add_code(code_text *t, const bpe_learner *l, int32_t id) {
-    if (add_text(t, strings_get(l->symbols, l->pairs[id].first)) || add_text(t, text_of(" ")) ||
-        add_text(t, strings_get(l->symbols, l->pairs[id].second)))
-        return -1;
-    return add_text(t, text_of("\n"));
+/* Returns the text, or NULL after a failure. */
+static char *finish(adamod__buffer *b, bool failed) {
+    if (failed || b->failed) adamod__buffer_free(b);
+    return b->text;
 }
 
 char *bpe_learner_run(bpe_learner *l, int64_t merges, int64_t min_frequency, int64_t *done) {
-    code_text codes = {0};
+    adamod__buffer codes = {0};
     *done = 0;
-    if (!prepare(l) || add_text(&codes, text_of("#version: 0.2\n"))) l->failed = true;
+    adamod__buffer_text(&codes, "#version: 0.2\n");
+    if (!prepare(l)) l->failed = true;
     int32_t best = l->failed ? -1 : most_frequent(l);
     double threshold = best >= 0 ? (double)l->pairs[best].count / 10 : 0;
     for (int64_t i = 0; i < merges && !l->failed; i++) {
@@ -496,14 +425,15 @@ char *bpe_learner_run(bpe_learner *l, int64_t merges, int64_t min_frequency, int
             if (best < 0) break;
         }
         if (l->pairs[best].count < min_frequency) break;
-        if (add_code(&codes, l, best)) l->failed = true;
-        else merge(l, best);
+        add_slice(&codes, strings_get(l->symbols, l->pairs[best].first));
+        adamod__buffer_text(&codes, " ");
+        add_slice(&codes, strings_get(l->symbols, l->pairs[best].second));
+        adamod__buffer_text(&codes, "\n");
+        merge(l, best);
         ++*done;
         if (i % 100 == 0) prune(l, threshold);
     }
-    if (!l->failed) return codes.bytes;
-    free(codes.bytes);
-    return NULL;
+    return finish(&codes, l->failed);
 }
 
 /* ---- words and their counts ---- */
@@ -520,30 +450,27 @@ static int compare_counts(const void *left, const void *right) {
 }
 
 char *bpe_learner_words(const bpe_learner *l) {
-    const int32_t n = strings_count(l->words);
+    const int32_t n = strings_count(l->words.of);
     counted_word *words = malloc(((size_t)n + 1) * sizeof *words);
-    code_text text = {0};
-    int failed = !words || add_text(&text, text_of(""));
-    for (int32_t i = 0; i < n && !failed; i++) words[i] = (counted_word){l->frequency[i], i};
-    if (!failed) qsort(words, (size_t)n, sizeof *words, compare_counts);
-    for (int32_t i = 0; i < n && !failed; i++) {
-        char count[32];
-        snprintf(count, sizeof count, " %" PRId64 "\n", words[i].frequency);
-        failed = add_text(&text, strings_get(l->words, words[i].id)) || add_text(&text, text_of(count));
+    adamod__buffer text = {0};
+    adamod__buffer_text(&text, "");
+    for (int32_t i = 0; i < n && words; i++) words[i] = (counted_word){l->words.times[i], i};
+    if (words) qsort(words, (size_t)n, sizeof *words, compare_counts);
+    for (int32_t i = 0; i < n && words; i++) {
+        add_slice(&text, strings_get(l->words.of, words[i].id));
+        adamod__buffer_format(&text, " %" PRId64 "\n", words[i].frequency);
     }
+    const bool failed = !words;
     free(words);
-    if (!failed) return text.bytes;
-    free(text.bytes);
-    return NULL;
+    return finish(&text, failed);
 }
 
 void bpe_learner_free(bpe_learner *l) {
     if (!l) return;
-    for (int32_t i = 0; l->split && i < strings_count(l->words); i++) free(l->split[i].symbols);
+    for (int32_t i = 0; l->split && i < strings_count(l->words.of); i++) free(l->split[i].symbols);
     for (int32_t i = 0; i < l->n_pairs; i++) free(l->pairs[i].words);
-    strings_free(l->words);
+    string_counts_free(&l->words);
     strings_free(l->symbols);
-    free(l->frequency);
     free(l->split);
     free(l->pairs);
     free(l->live);

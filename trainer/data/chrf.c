@@ -1,7 +1,3 @@
-/* chrf.c - see chrf.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/chrf.h"
 
 #include "data/bleu.h"
@@ -11,7 +7,7 @@
 
 /* ---- characters ---- */
 
-/* Where an n-gram begins; it is filled up with zeros behind the end of the text, where no character is one. */
+/* Compares n-grams by their first characters. Text ends with zeros, which no character is. */
 static int compare_grams(const void *left, const void *right) {
     const uint32_t *a = *(const uint32_t *const *)left, *b = *(const uint32_t *const *)right;
     for (int i = 0; i < CHRF_CHARACTERS; i++) {
@@ -20,7 +16,7 @@ static int compare_grams(const void *left, const void *right) {
     return 0;
 }
 
-/* All of a text's characters that are no white space, and pointers to them in the order of what begins there. */
+/* Collects the characters that are not white space, and sorts pointers to them by the n-grams that begin there. */
 static const uint32_t **sort_grams(points *p, text_slice text, size_t *n) {
     while (text.n) {
         const uint32_t c = unicode_next(&text);
@@ -34,7 +30,7 @@ static const uint32_t **sort_grams(points *p, text_slice text, size_t *n) {
     return at;
 }
 
-/* The next n-gram of this order from i on, past those that the end of the text cuts off. */
+/* The next n-gram of this order from i on, without those cut off by the end of the text. */
 static size_t skip_short(const uint32_t **at, size_t i, size_t n, int order) {
     while (i < n && at[i][order - 1] == 0) i++;
     return i;
@@ -80,7 +76,7 @@ static int count_characters(chrf *c, text_slice hyp, text_slice ref) {
 
 static bool is_punctuation(uint32_t c) { return c > ' ' && c < 0x7f && !unicode_is_letter(c) && !unicode_is_digit(c); }
 
-/* A word's last character is one of its own if it is punctuation, or else its first. */
+/* Splits off the last character if it is punctuation, or else the first. */
 static void split_word(points *out, const uint32_t *word, size_t n) {
     const bool last = n > 1 && is_punctuation(word[n - 1]), first = n > 1 && !last && is_punctuation(word[0]);
     for (size_t i = 0; i < n; i++) {

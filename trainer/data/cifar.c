@@ -13,7 +13,7 @@ enum { SIDE = 32, PLANE = SIDE * SIDE };
 
 typedef struct cifar_format {
     const char *folder, *names;
-    int labels, label, classes; /* bytes before the pixels; which of them is the label; its values */
+    int labels, label, classes; /* label bytes per record; the index of the label used; number of its values */
     const char *train[6], *test[2];
     int64_t train_records, test_records; /* of each file */
 } cifar_format;
@@ -37,7 +37,7 @@ static const cifar_format formats[] = {
 
 /* ---- records ---- */
 
-/* Planes to pixels. */
+/* Converts planes to interleaved pixels. */
 static void take_pixels(uint8_t *to, const uint8_t *planes) {
     for (int i = 0; i < PLANE; i++) {
         for (int k = 0; k < 3; k++) to[3 * i + k] = planes[k * PLANE + i];

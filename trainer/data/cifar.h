@@ -1,14 +1,11 @@
-/* cifar.h - CIFAR-10 and CIFAR-100 in their standard binary files (https://www.cs.toronto.edu/~kriz/cifar.html).
+/* cifar.h - reads the binary files of CIFAR-10 and CIFAR-100 (https://www.cs.toronto.edu/~kriz/cifar.html).
  *
  *   CIFAR-10    data_batch_1.bin ... data_batch_5.bin, test_batch.bin: 10,000 records each of a label and 3 planes of
  *               32 x 32 bytes; names in batches.meta.txt
  *   CIFAR-100   train.bin, test.bin: 50,000 and 10,000 records of a coarse and a fine label and the same planes; names in
  *               coarse_label_names.txt and fine_label_names.txt
  *
- * Names that are not there are the labels' numbers. Functions as in pictures.h.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Without a file of names, classes are named by their numbers. */
 #ifndef CIFAR_H
 #define CIFAR_H
 
@@ -21,14 +18,14 @@ typedef enum cifar_kind { CIFAR_10, CIFAR_100_FINE, CIFAR_100_COARSE } cifar_kin
 typedef struct cifar_options {
     cifar_kind kind;
     bool test;     /* the test set; else the training set */
-    bool any_size; /* files may have any number of records, for parts of the sets; else those above */
+    bool any_size; /* accept any number of records, for parts of the sets */
 } cifar_options;
 
-/* Appends a set's pictures, which must be of size 32, and names the classes if they have no names yet. directory: where
- * the files are, or their folder cifar-10-batches-bin or cifar-100-binary. */
+/* Appends the pictures of a set; out->size must be 32. Names the classes if they have no names yet. The files are in
+ * directory or in its folder cifar-10-batches-bin or cifar-100-binary. */
 int cifar_read(pictures *out, const char *directory, const cifar_options *o);
 
-/* The same of the bytes of one file; name stands for it in messages. */
+/* Appends the pictures of one file in memory; name is for messages. */
 int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, cifar_kind kind);
 
 #endif

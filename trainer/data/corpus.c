@@ -1,8 +1,6 @@
-/* corpus.c - see corpus.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/corpus.h"
+
+#include "core/buffer.h"
 #include "core/error.h"
 #include "data/number_words.h"
 #include "data/shuffle.h"
@@ -22,10 +20,10 @@ void corpus_text_free(corpus_text *text) {
     *text = (corpus_text){0};
 }
 
-/* An empty text with room for n pairs, whose bytes grow as they are added. */
+/* Builds a text of up to n pairs. */
 typedef struct builder {
     corpus_text *text;
-    size_t src_room, tgt_room;
+    adamod__buffer src, tgt;
 } builder;
 
 static int builder_start(builder *b, corpus_text *text, text_unit unit, int64_t n) {
@@ -36,23 +34,16 @@ static int builder_start(builder *b, corpus_text *text, text_unit unit, int64_t 
     return text->src.at && text->tgt.at ? 0 : -1;
 }
 
-static int append(corpus_lines *lines, int64_t i, size_t *room, text_slice line) {
-    size_t used = (size_t)lines->at[i];
-    if (!lines->bytes || *room - used < line.n) {
-        size_t wanted = (used + line.n) * 2 + 1024;
-        char *bytes = realloc(lines->bytes, wanted);
-        if (!bytes) return -1;
-        lines->bytes = bytes;
-        *room = wanted;
-    }
-    if (line.n) memcpy(lines->bytes + used, line.bytes, line.n);
-    lines->at[i + 1] = (int64_t)(used + line.n);
-    return 0;
+static int append(corpus_lines *lines, int64_t i, adamod__buffer *bytes, text_slice line) {
+    adamod__buffer_add(bytes, line.bytes, line.n);
+    lines->bytes = bytes->text;
+    lines->at[i + 1] = (int64_t)bytes->n;
+    return bytes->failed ? -1 : 0;
 }
 
 static int builder_add(builder *b, text_slice src, text_slice tgt) {
     corpus_text *text = b->text;
-    if (append(&text->src, text->n, &b->src_room, src) || append(&text->tgt, text->n, &b->tgt_room, tgt)) return -1;
+    if (append(&text->src, text->n, &b->src, src) || append(&text->tgt, text->n, &b->tgt, tgt)) return -1;
     text->n++;
     return 0;
 }
@@ -80,7 +71,7 @@ static text_slice truncate_line(text_unit unit, text_slice line, int64_t max_tok
     return (text_slice){line.bytes, (size_t)(token.bytes + token.n - line.bytes)};
 }
 
-/* 1: the pair is to be left out, and counted. */
+/* The filters return 1 if the pair is skipped. */
 static int filter_empty(reader *r, int64_t number, text_slice src, text_slice tgt) {
     int src_blank = blank(src);
     if (!src_blank && !blank(tgt)) return 0;
@@ -184,14 +175,14 @@ int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, 
 /* ---- German number words to English ------------------------------------------------------------------------------ */
 
 #define LENGTHS 6
-#define HELD_OUT_SEED 0x6e756d62657273u /* "numbers": part of what the held-out sets are, never to be changed */
+#define HELD_OUT_SEED 0x6e756d62657273u /* "numbers"; defines the held-out sets, so it must never change */
 
 enum { TEST, VALID, TRAIN, SPLITS };
 
 _Static_assert(CORPUS_NUMBERS_LONGEST == NUMBERS_SIZE - 1, "a token has a byte at least");
 static const int64_t limits[LENGTHS + 1] = {0, 10, 100, 1000, 10000, 100000, NUMBERS_LIMIT};
 
-/* The numbers of each length, in the order test, valid, train; the first two shuffled. */
+/* The numbers of each length: first those for test and validation, shuffled, then those for training. */
 typedef struct pools {
     int64_t numbers[NUMBERS_LIMIT];
     int64_t at[LENGTHS][SPLITS + 1];
@@ -207,7 +198,7 @@ static void fill_pools(pools *p) {
     }
 }
 
-/* n shared out as evenly as the pools allow. They grow with the length, so what a short one lacks goes to the next. */
+/* Divides n as evenly as the pools allow. Longer numbers have larger pools, so what a pool lacks goes to the next. */
 static void share_out(const pools *p, int split, int64_t n, int64_t shares[LENGTHS]) {
     for (int d = 0; d < LENGTHS; d++) {
         int64_t even = n / (LENGTHS - d), all = p->at[d][split + 1] - p->at[d][split];

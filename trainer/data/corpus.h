@@ -1,4 +1,4 @@
-/* corpus.h - sentence pairs: as text, generated or read from two files; and as the ids of their tokens.
+/* corpus.h - sentence pairs as text, generated or read from two files, and as ids of tokens.
  *
  *     corpus_text train, valid, test;
  *     if (corpus_numbers(seed, 20000, 500, 500, &train, &valid, &test)) ...
@@ -8,11 +8,7 @@
  *     corpus pairs;
  *     if (corpus_encode(&pairs, &train, german, english)) ...
  *
- * Messages name the file, the line and what was expected. After a failure, what was to be made is empty and need not be
- * freed.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Messages name the file and line. After a failure, outputs are empty and need not be freed. */
 #ifndef CORPUS_H
 #define CORPUS_H
 
@@ -29,14 +25,14 @@ typedef struct corpus_lines {
     int64_t *at; /* [n + 1]: sentence i is bytes[at[i] .. at[i + 1]), without a newline */
 } corpus_lines;
 
-/* What became of the lines that were read; kept is corpus_text.n. Truncated pairs are kept. */
+/* Counts of lines read and pairs skipped. Truncated pairs are kept. */
 typedef struct corpus_report {
     int64_t lines, empty, ratio, too_long, truncated;
 } corpus_report;
 
 typedef struct corpus_text {
     int64_t n;
-    text_unit unit; /* what its tokens are */
+    text_unit unit; /* of its tokens */
     corpus_lines src, tgt;
     corpus_report report;
 } corpus_text;
@@ -45,7 +41,7 @@ static inline text_slice corpus_sentence(const corpus_lines *lines, int64_t i) {
     return (text_slice){lines->bytes + lines->at[i], (size_t)(lines->at[i + 1] - lines->at[i])};
 }
 
-void corpus_text_free(corpus_text *text); /* an empty one ({0}) and one that was freed already are fine */
+void corpus_text_free(corpus_text *text); /* {0} is fine */
 
 /* ---- Two aligned files ------------------------------------------------------------------------------------------- */
 
@@ -53,18 +49,17 @@ typedef enum corpus_rule { CORPUS_REFUSE, CORPUS_SKIP, CORPUS_TRUNCATE } corpus_
 
 typedef struct corpus_options {
     text_unit unit;
-    corpus_rule empty;    /* a pair with a line that is empty, or nothing but spaces: refuse or skip */
-    int64_t max_tokens;   /* of a sentence, either side; 0: no limit. What exceeds it: */
-    corpus_rule too_long; /* refuse, skip the pair, or truncate the sentence */
-    double max_ratio;     /* pairs whose longer side has more tokens than this times the shorter are skipped; 0: none */
+    corpus_rule empty;    /* a pair with an empty or blank line: refuse or skip */
+    int64_t max_tokens;   /* of a sentence, without </s>; 0: no limit */
+    corpus_rule too_long; /* a longer sentence: refuse, skip the pair, or truncate */
+    double max_ratio;     /* skips pairs with a higher ratio of tokens, longer side to shorter; 0: none */
 } corpus_options;
 
-/* UTF-8, a sentence a line, as many in both; text_input.h says what files may be. A line may end in "\r\n".
- * Lengths do not count </s>. A pair is looked at for empty lines first, then for its ratio, before anything is
- * truncated, then for its length; the report counts it once. */
+/* Reads two files (text_input.h) of UTF-8 with one sentence per line and equally many lines. A pair is checked for empty
+ * lines, then for its ratio, then for its length; the report counts it once. */
 int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, const corpus_options *options);
 
-/* The same for the bytes of two files in memory, unpacked and without a byte order mark; names are for messages only. */
+/* Reads two files in memory, unpacked and without a byte order mark; names are for messages. */
 typedef struct corpus_file {
     const char *name;
     text_slice bytes;
@@ -74,16 +69,14 @@ int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tg
 
 /* ---- German number words to English ------------------------------------------------------------------------------ */
 
-/* Which numbers. Drawn uniformly, nine in ten would have six digits and almost none fewer than four. So every number of
- * digits, 1 to 6, gets an equal share, or all numbers it has where that is less; no number is drawn twice.
+/* Drawn uniformly, nine in ten numbers would have six digits. So each length, 1 to 6 digits, gets an equal share, or all its
+ * numbers if it has fewer. No number is drawn twice.
  *
- * Of the numbers of each length, a twentieth (rounded down) belong to the test set and another to the validation set,
- * fixed once for all; so the single digits, and with them the word zero, are always for training. From these sets and
- * from the rest, valid, test and train are drawn, each with its own shares. The seed draws the training pairs and their
- * order, and nothing else: valid and test depend on n_valid and n_test alone. A larger sample holds every smaller one.
- * Characters are tokens. */
+ * A twentieth (rounded down) of the numbers of each length is reserved for test and another for validation, independent of
+ * the seed; single digits, and so the word zero, are always for training. The seed determines the training pairs and their
+ * order only. A larger sample contains every smaller one. Characters are tokens. */
 #define CORPUS_NUMBERS_TRAIN 900002
-#define CORPUS_NUMBERS_HELD_OUT 49999 /* of either held-out set */
+#define CORPUS_NUMBERS_HELD_OUT 49999 /* in either held-out set */
 #define CORPUS_NUMBERS_LONGEST 95     /* no sentence has more tokens */
 
 int corpus_numbers(uint64_t seed, int64_t n_train, int64_t n_valid, int64_t n_test, corpus_text *train,
@@ -93,12 +86,12 @@ int corpus_numbers(uint64_t seed, int64_t n_train, int64_t n_valid, int64_t n_te
 
 enum { CORPUS_SOURCE = 1, CORPUS_TARGET = 2 };
 
-/* The vocabulary of one side, or with CORPUS_SOURCE | CORPUS_TARGET a joint one. */
+/* Builds the vocabulary of one side, or with CORPUS_SOURCE | CORPUS_TARGET a joint one. */
 int corpus_vocab(const corpus_text *text, int sides, const vocab_options *options, vocab **out);
 
 typedef struct corpus_side {
     int32_t *ids; /* of all sentences end to end, without <s> and </s> */
-    int64_t *at;  /* [n + 1]: those of sentence i are ids[at[i] .. at[i + 1]) */
+    int64_t *at;  /* [n + 1]: sentence i is ids[at[i] .. at[i + 1]) */
     int64_t unknown;
 } corpus_side;
 
@@ -109,7 +102,7 @@ typedef struct corpus {
 
 static inline int64_t corpus_length(const corpus_side *side, int64_t i) { return side->at[i + 1] - side->at[i]; }
 
-/* src and tgt may be one vocabulary. Neither they nor the text are kept. */
+/* src and tgt may be the same vocabulary. */
 int corpus_encode(corpus *out, const corpus_text *text, const vocab *src, const vocab *tgt);
 void corpus_free(corpus *c);
 

@@ -1,7 +1,4 @@
-/* detokenizer.c - see tokenizer.h: tokens to text.
- *
- * SPDX-License-Identifier: MIT
- */
+/* Tokens to text. */
 #include "data/tokenizer_internal.h"
 
 /* ---- entities ---- */
@@ -9,7 +6,7 @@
 static const struct {
     uint32_t c;
     const char *entity;
-    bool old; /* read only: earlier versions of Moses wrote it */
+    bool old; /* only read: written by earlier versions of Moses */
 } entities[] = {{'&', "&amp;", false},   {'|', "&#124;", false}, {'<', "&lt;", false},  {'>', "&gt;", false},
                 {'\'', "&apos;", false}, {'"', "&quot;", false}, {'[', "&#91;", false}, {']', "&#93;", false},
                 {'|', "&bar;", true},    {'[', "&bra;", true},   {']', "&ket;", true}};
@@ -22,7 +19,7 @@ const char *tokenizer__entity_of(uint32_t c) {
     return NULL;
 }
 
-/* Whether the text at i begins so. */
+/* Whether text is at i. */
 static bool begins(const points *s, size_t i, const char *text) {
     for (; *text; text++, i++) {
         if (i >= s->n || s->at[i] != (unsigned char)*text) return false;
@@ -42,7 +39,6 @@ static void read_entities(tokenizer *t) {
         }
         points_add(&t->out, c);
     }
-    tokenizer__swap(t);
 }
 
 static void join_hyphens(tokenizer *t) {
@@ -55,7 +51,6 @@ static void join_hyphens(tokenizer *t) {
             points_add(&t->out, s->at[i]);
         }
     }
-    tokenizer__swap(t);
 }
 
 /* ---- tokens ---- */
@@ -65,7 +60,7 @@ typedef struct token {
     size_t n;
 } token;
 
-/* The token from i on; n is 0 if there is none. */
+/* The first token from i on; n is 0 if there is none. */
 static token token_from(const points *s, size_t i) {
     while (i < s->n && unicode_is_space(s->at[i])) i++;
     token w = {s->at + i, 0};
@@ -94,7 +89,7 @@ static bool is_cjk(uint32_t c) {
     return false;
 }
 
-/* What opens: a space before it, none behind. */
+/* Opening brackets, marks and currency signs get a space before and none after. */
 static bool is_opening(token w) {
     for (size_t i = 0; i < w.n; i++) {
         const uint32_t c = w.at[i];
@@ -120,7 +115,7 @@ static bool only_curly(token w) {
     return true;
 }
 
-/* How many quotation marks of each kind there were, so that those that open are told from those that close. */
+/* Counts the quotation marks of each kind, to tell opening from closing ones. */
 typedef struct quotes {
     struct {
         token mark;
@@ -146,7 +141,7 @@ static int *count_of(quotes *q, token mark) {
 
 typedef struct joiner {
     tokenizer *t;
-    token before2, before, next; /* around the token in hand; n is 0 where there is none */
+    token before2, before, next; /* neighbours of the current token; n is 0: none */
     quotes quotes;
     bool space; /* before the next token */
 } joiner;
@@ -219,15 +214,15 @@ char *tokenizer_join(tokenizer *t, text_slice line) {
     points_add(&t->in, ' ');
     points_add_slice(&t->in, line);
     points_add(&t->in, ' ');
-    join_hyphens(t);
-    if (!t->options.plain) read_entities(t);
+    tokenizer__run(t, join_hyphens);
+    if (!t->options.plain) tokenizer__run(t, read_entities);
     for (token w = token_from(&t->in, 0); w.n; w = j.next) {
         j.next = after(&t->in, w);
         put_token(&j, w);
         j.before2 = j.before;
         j.before = w;
     }
-    tokenizer__swap(t);
-    tokenizer__squeeze(t);
+    points_swap(&t->in, &t->out);
+    tokenizer__run(t, tokenizer__squeeze);
     return points_utf8(&t->in, &n);
 }

@@ -35,8 +35,8 @@ void image_free(image *x) {
 }
 
 #if defined(ADAMOD_PNG) || defined(ADAMOD_JPEG)
-/* Of a file of n bytes. Neither format packs more than 8 x 1032 pixels into a byte: the densest is PNG's, of a bit each, by
- * deflate. What claims more is refused before memory is asked for. */
+/* Refuses a size that n bytes cannot hold before memory is allocated. No format has more than 8 * 1032 pixels per byte:
+ * PNG with one bit per pixel, packed by deflate. */
 static int check_size(uint64_t width, uint64_t height, size_t n) {
     if (width < 1 || height < 1 || width > IMAGE_MOST_SIDE || height > IMAGE_MOST_SIDE ||
         width * height > IMAGE_MOST_PIXELS)
@@ -52,8 +52,8 @@ static int check_size(uint64_t width, uint64_t height, size_t n) {
 
 #if defined(ADAMOD_PNG)
 static int read_pixels(png_image *png, image *out) {
-    png->format = PNG_FORMAT_RGBA;           /* with transparency, which is then left out: nothing is blended */
-    png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* which 16 bits are everywhere but in libpng: it takes them for linear */
+    png->format = PNG_FORMAT_RGBA;           /* with transparency, which is dropped, not blended */
+    png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* by default, libpng takes 16 bits to be linear */
     uint8_t *rgba = malloc(PNG_IMAGE_SIZE(*png));
     if (!rgba) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %u x %u pixels", png->width, png->height);
     if (!png_image_finish_read(png, NULL, rgba, 0, NULL)) {
@@ -96,12 +96,12 @@ static void jpeg_fails(j_common_ptr c) {
     longjmp(f->back, 1);
 }
 
-/* Of warnings, those that say that a part of the picture is missing are failures. */
+/* Warnings that a part of the picture is missing are failures. */
 static void jpeg_warns(j_common_ptr c, int level) {
     if (level < 0 && (c->err->msg_code == JWRN_JPEG_EOF || c->err->msg_code == JWRN_HIT_MARKER)) jpeg_fails(c);
 }
 
-/* The most that it may be halved; libjpeg halves by leaving out coefficients. */
+/* The largest divisor that keeps `least` pixels. libjpeg halves by leaving out coefficients. */
 static unsigned halvings(unsigned width, unsigned height, int least) {
     const unsigned shorter = width < height ? width : height;
     unsigned by = 1;
@@ -109,14 +109,14 @@ static unsigned halvings(unsigned width, unsigned height, int least) {
     return by;
 }
 
-/* Four inks, which Adobe's programs write inverted, to light. */
+/* CMYK, inverted as Adobe's programs write it, to RGB. */
 static void ink_to_light(uint8_t *row, const uint8_t *inks, unsigned n) {
     for (unsigned i = 0; i < n; i++) {
         for (unsigned k = 0; k < 3; k++) row[3 * i + k] = (uint8_t)(inks[4 * i + k] * inks[4 * i + 3] / 255);
     }
 }
 
-/* Of the caller of who calls setjmp, so that nothing of it is lost by longjmp. */
+/* Lives in the caller of the function that calls setjmp, because longjmp may lose that function's variables. */
 typedef struct jpeg_work {
     struct jpeg_decompress_struct jpeg;
     jpeg_failure failure;
@@ -203,11 +203,11 @@ int image_read(image *out, const char *path, int least) {
 
 /* ---- scaling ---- */
 
-/* Which pixels of a line a pixel of the scaled line is made of, and how much of each. */
+/* The source pixels of each pixel of a scaled line, and their weights. */
 typedef struct line_weights {
-    int taps;      /* most of a pixel */
+    int taps;      /* most source pixels of a pixel */
     int *first;    /* [size] */
-    float *weight; /* [size, taps], each pixel's of sum 1; 0 behind the last */
+    float *weight; /* [size, taps]; sum 1 per pixel; unused ones are 0 */
 } line_weights;
 
 static void free_weights(line_weights *w) {
@@ -239,7 +239,7 @@ static bool make_weights(line_weights *w, int length, int side, int size) {
     return w->first && w->weight;
 }
 
-/* A row of the picture to size pixels. */
+/* Scales a row of the picture to size pixels. */
 static void scale_row(const image *x, int y, const line_weights *w, int size, float *out) {
     const uint8_t *row = x->pixels + (size_t)y * (size_t)x->width * 3;
     for (int i = 0; i < size; i++) {

@@ -1,7 +1,4 @@
-/* image_file.h - a picture out of a PNG or JPEG file, as far as this build has libpng and libjpeg; and scaled to a square.
- *
- * SPDX-License-Identifier: MIT
- */
+/* image_file.h - reads PNG and JPEG files, if built with libpng and libjpeg, and scales pictures to a square. */
 #ifndef IMAGE_FILE_H
 #define IMAGE_FILE_H
 
@@ -9,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Neither side of a picture may be longer, nor may it have more pixels: a small file can claim any size. */
+/* Limits, because a small file can claim any size. */
 enum { IMAGE_MOST_SIDE = 32768, IMAGE_MOST_PIXELS = 1 << 27 };
 
 typedef struct image {
@@ -17,21 +14,21 @@ typedef struct image {
     uint8_t *pixels; /* [height, width, 3]: red, green, blue */
 } image;
 
-/* "PNG and JPEG", "PNG", "JPEG", or "" where the build has neither. */
+/* "PNG and JPEG", "PNG", "JPEG" or "", depending on the build. */
 const char *image_formats(void);
 
-/* Reads a file, or its bytes; which format it is, its first bytes say. Grey becomes grey of three channels, transparency is
- * left out. A JPEG's decoder may halve a picture, once or more, as long as both sides keep `least` pixels, which is
- * faster; 0: it must not. Reasons do not name the file. */
+/* Read a file or its bytes; the first bytes tell the format. Grey pictures get three channels, transparency is dropped. For
+ * speed, JPEG pictures may be halved repeatedly as long as both sides keep `least` pixels; 0: never. Messages do not name
+ * the file. */
 int image_read(image *out, const char *path, int least);
 int image_decode(image *out, const void *bytes, size_t n, int least);
 void image_free(image *x);
 
-/* The square in the middle, scaled to [size, size, 3]: bilinear, antialiased, that is with a triangle as wide as two pixels
- * of whichever is coarser, as Pillow's BILINEAR does it. */
+/* Scales the square in the middle to [size, size, 3]: bilinear and antialiased as Pillow's BILINEAR, with a triangle as wide
+ * as two pixels of the coarser picture. */
 int image_square(const image *x, int size, uint8_t *out);
 
-/* Both: a file as [size, size, 3]. A JPEG is halved down to twice the size before. */
+/* Reads a file as [size, size, 3]. A JPEG is first halved down to at least twice the size. */
 int image_read_square(const char *path, int size, uint8_t *out);
 
 #endif

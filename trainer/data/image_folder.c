@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "data/image_file.h"
+#include "support/array.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,16 +21,8 @@ void image_names_free(image_names *l) {
 }
 
 int image_names_add(image_names *l, const char *name) {
-    char *copy = strdup(name);
-    if (l->n == l->room) {
-        const int64_t room = l->room ? 2 * l->room : 64;
-        char **grown = realloc(l->name, (size_t)room * sizeof *grown);
-        if (grown) l->name = grown, l->room = room;
-    }
-    if (!copy || l->n == l->room) {
-        free(copy);
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of files");
-    }
+    char *copy = ARRAY_RESERVE(l->name, l->n + 1, l->room) ? strdup(name) : NULL;
+    if (!copy) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of files");
     l->name[l->n++] = copy;
     return 0;
 }
@@ -46,7 +39,7 @@ static bool is_picture(const char *name) {
     return false;
 }
 
-/* The first in the order of bytes, in whichever order a directory has them. class: of the file; NULL: none. */
+/* Counts a skipped file and keeps the first in byte order. class: its directory; NULL: none. */
 static void pass_over(image_folder_report *report, const char *class, const char *name) {
     char path[sizeof report->first_passed];
     snprintf(path, sizeof path, "%s%s%s", class ? class : "", class ? "/" : "", name);
@@ -54,7 +47,7 @@ static void pass_over(image_folder_report *report, const char *class, const char
     memcpy(report->first_passed, path, sizeof path);
 }
 
-/* Directories (class NULL), or files of pictures, in order. */
+/* Lists the subdirectories (class NULL) or the pictures of a directory, sorted. */
 static int list(image_names *out, const char *directory, const char *class, image_folder_report *report) {
     const bool directories = !class;
     char path[2400];
@@ -72,8 +65,7 @@ static int list(image_names *out, const char *directory, const char *class, imag
         }
         const int n = snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
         if (n >= (int)sizeof path) continue;
-        const bool there =
-            stat(path, &info) == 0; /* else a link to nowhere: a picture that cannot be read, or a class */
+        const bool there = stat(path, &info) == 0; /* else a dangling link: an unreadable picture or class */
         if (directories && !there) failed = adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
         else if (!there || (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
             failed = image_names_add(out, e->d_name);
@@ -96,15 +88,14 @@ static char *join(const char *directory, const char *name) {
     return path;
 }
 
-/* What a directory's entry is: a picture, also one that a link does not lead to; or a directory, but not by a link, which
- * may lead back. */
+/* Whether an entry is a directory, not a link to one, which could be a cycle; or a picture, even a dangling link. */
 static bool is_below(const char *path, bool directory) {
     struct stat info;
     if (directory) return lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
     return is_picture(path) && (stat(path, &info) != 0 || S_ISREG(info.st_mode));
 }
 
-/* A directory that cannot be read is listed itself: who reads it as a picture is told why. */
+/* A directory that cannot be read is listed itself, so that reading it as a picture fails with the reason. */
 static int walk(image_names *out, const char *directory) {
     image_names below = {0};
     int failed = 0;
@@ -203,7 +194,7 @@ static void read_one(void *context, int64_t i, int thread) {
     w->to->labels[w->to->n + i] = failed ? -1 : w->labels[i];
 }
 
-/* Classes that none of the pictures from a place on is of. */
+/* Counts the classes of no picture from `from` on. */
 static int count_missing(const pictures *p, int64_t from, int *out) {
     bool *seen = calloc((size_t)p->classes.n, sizeof *seen);
     if (!seen) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d classes", p->classes.n);
@@ -216,7 +207,7 @@ static int count_missing(const pictures *p, int64_t from, int *out) {
     return 0;
 }
 
-/* Closes the gaps of those that could not be read. */
+/* Removes the pictures that could not be read. */
 static int gather(work *w, bool skip, image_folder_report *report) {
     pictures *p = w->to;
     const size_t bytes = pictures_bytes(p);

@@ -1,40 +1,29 @@
-/* line_map.c - see line_map.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/line_map.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "core/pool.h"
 #include "data/text_input.h"
 
 #include <stdlib.h>
 
-/* Lines worked on at once, of which a thread takes LOT at a time. */
+/* Lines per batch, of which a thread takes LOT at a time. */
 enum { LINES = 8192, LOT = 64 };
 
 typedef struct line_batch {
     const line_map *m;
     adamod_pool *pool;
-    void **workers; /* one for each thread */
-    char *bytes;    /* of all lines, end to end */
-    size_t n_bytes, room;
+    void **workers;       /* one for each thread */
+    adamod__buffer bytes; /* of all lines, end to end */
     size_t at[LINES + 1];
     char *out[LINES];
     int n;
 } line_batch;
 
 static int add_line(line_batch *b, text_slice line) {
-    if (b->room - b->n_bytes < line.n || !b->bytes) {
-        const size_t room = (b->n_bytes + line.n) * 2 + 65536;
-        char *bytes = realloc(b->bytes, room);
-        if (!bytes) return -1;
-        b->bytes = bytes;
-        b->room = room;
-    }
-    if (line.n) memcpy(b->bytes + b->n_bytes, line.bytes, line.n);
-    b->n_bytes += line.n;
-    b->at[++b->n] = b->n_bytes;
+    adamod__buffer_add(&b->bytes, line.bytes, line.n);
+    if (b->bytes.failed) return -1;
+    b->at[++b->n] = b->bytes.n;
     return 0;
 }
 
@@ -42,12 +31,12 @@ static void run_lot(void *context, int64_t lot, int thread) {
     line_batch *b = context;
     const int64_t end = (lot + 1) * LOT < b->n ? (lot + 1) * LOT : b->n;
     for (int64_t i = lot * LOT; i < end; i++) {
-        const text_slice line = {b->bytes + b->at[i], b->at[i + 1] - b->at[i]};
+        const text_slice line = {b->bytes.text + b->at[i], b->at[i + 1] - b->at[i]};
         b->out[i] = b->m->run(b->workers[thread], line);
     }
 }
 
-/* Works on the lines that were read, and gives them away. */
+/* Processes the lines that were read and passes them on. */
 static int flush_lines(line_batch *b) {
     int good = 0, status = 0;
     adamod__pool_run(b->pool, (b->n + LOT - 1) / LOT, run_lot, b);
@@ -56,7 +45,7 @@ static int flush_lines(line_batch *b) {
     if (!status && good < b->n) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; i < b->n; i++) free(b->out[i]);
     b->n = 0;
-    b->n_bytes = 0;
+    b->bytes.n = 0;
     return status;
 }
 
@@ -97,7 +86,7 @@ int line_map_run(const line_map *m, int n, const char *const *paths) {
     for (int i = 0; b->workers && i < threads; i++) m->close(b->workers[i]);
     adamod_pool_free(b->pool);
     free(b->workers);
-    free(b->bytes);
+    adamod__buffer_free(&b->bytes);
     free(b);
     return status;
 }

@@ -1,7 +1,4 @@
-/* line_map.h - lines of text to lines of text, in order, on many threads.
- *
- * SPDX-License-Identifier: MIT
- */
+/* line_map.h - maps lines of text to lines of text, in order, on several threads. */
 #ifndef LINE_MAP_H
 #define LINE_MAP_H
 
@@ -10,21 +7,21 @@
 #include <stdbool.h>
 
 typedef struct line_map {
-    int threads;                    /* 0: one for each core */
-    bool any;                       /* lines may be any bytes, which run makes text of; else UTF-8, see text_input.h */
-    bool (*keeps)(text_slice line); /* lines for which it is false are passed over; NULL: none */
-    void *(*open)(const void *options); /* a worker for each thread; NULL: out of memory */
+    int threads;                        /* 0: one per core */
+    bool any;                           /* lines may be any bytes; else UTF-8, see text_input.h */
+    bool (*keeps)(text_slice line);     /* skips lines for which it is false; NULL: none */
+    void *(*open)(const void *options); /* a worker per thread; NULL: out of memory */
     void (*close)(void *worker);        /* NULL is fine */
     const void *options;
-    /* What a line becomes, to be freed; NULL: out of memory. */
+    /* Returns the new line, which is freed; NULL: out of memory. */
     char *(*run)(void *worker, text_slice line);
-    /* Takes the next n lines that came out. All before a line that must be waited for, as of a pipe, are given at once. */
+    /* Takes the next n new lines. It is called before the map waits for more input, such as from a pipe. */
     int (*take)(void *context, int n, char *const *lines);
     void *context;
 } line_map;
 
-/* Of the files one after the other; see text_input.h. n 0: standard input. What came before a line that is not text is
- * taken before the call fails. */
+/* Maps the lines of n files (text_input.h), or of standard input if n is 0. Passes on all lines before one that is not
+ * text, then fails. */
 int line_map_run(const line_map *m, int n, const char *const *paths);
 
 #endif

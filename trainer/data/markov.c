@@ -1,14 +1,10 @@
-/* markov.c - see markov.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/markov.h"
 
 #include "support/random.h"
 
-enum { FOLLOWERS = 0x6d6b7600 }; /* the stream that says what follows what; texts have those behind it */
+enum { FOLLOWERS = 0x6d6b7600 }; /* the stream that chooses what follows what; texts use the streams after it */
 
-/* How many times a fair coin falls on one side: 0, 1 ... branches - 1. */
+/* Counts the leading ones of random bits, up to branches - 1. */
 static int draw_branch(uint32_t bits, int branches) {
     int k = 0;
     while (k < branches - 1 && (bits >> k & 1)) k++;
@@ -33,5 +29,5 @@ double markov_entropy(const markov_language *l) {
         p /= 2;
         entropy -= p * log(p);
     }
-    return entropy - p * log(p); /* the last branch has what is left */
+    return entropy - p * log(p); /* the last branch has the rest */
 }

@@ -1,9 +1,6 @@
-/* markov.h - a generated language whose entropy is known: after any `order` words, `branches` words may follow, each half as
- * likely as the one before it, the last as likely as its predecessor. Which ones is drawn from the seed. So the entropy of a
- * word is the same after all others, and no model can have a smaller loss, but by chance.
- *
- * SPDX-License-Identifier: MIT
- */
+/* markov.h - a generated language of known entropy, the lowest loss a model can reach: after any `order` words, one of
+ * `branches` words follows, each half as likely as the one before, the last as likely as its predecessor. The seed
+ * determines which. */
 #ifndef ADAMOD_MARKOV_H
 #define ADAMOD_MARKOV_H
 
@@ -15,10 +12,10 @@ typedef struct markov_language {
     uint64_t seed;
 } markov_language;
 
-/* A text of n words, numbers from 0; texts of different streams are different. */
+/* Writes n words, numbers from 0. Each stream is another text. */
 void markov_text(const markov_language *l, uint64_t stream, int64_t n, int32_t *out);
 
-/* In nats a word. */
+/* In nats per word. */
 double markov_entropy(const markov_language *l);
 
 #endif

@@ -1,9 +1,8 @@
-/* mersenne.c - see mersenne.h. */
 #include "data/mersenne.h"
 
 enum { N = 624, M = 397 };
 
-/* By an array of one number, as random.seed(n) does for n below 2^32. */
+/* init_by_array of one number, as Python's random.seed(n) for n below 2^32. */
 void mersenne_seed(mersenne *m, uint32_t seed) {
     uint32_t *s = m->state;
     s[0] = 19650218;

@@ -1,4 +1,4 @@
-/* mersenne.h - MT19937 (Matsumoto and Nishimura, 1998), seeded and read as Python's `random` does. */
+/* mersenne.h - MT19937 (Matsumoto and Nishimura, 1998), with the seeds and numbers of Python's `random`. */
 #ifndef MERSENNE_H
 #define MERSENNE_H
 

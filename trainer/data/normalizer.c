@@ -1,24 +1,11 @@
-/* normalizer.c - see normalizer.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/normalizer.h"
 
 #include <stdio.h>
 
-static void swap(normalizer *n) {
-    const points in = n->in;
-    n->in = n->out;
-    n->in.failed = n->in.failed || in.failed;
-    n->out = in;
-    n->out.n = 0;
-}
-
 /* ---- rules ---- */
 
-/* A text and what it becomes. In both, the characters D, A and P stand for themselves only in lower case: D is a digit, A
- * a letter of ASCII and P one of .!:?;, - and in what it becomes, 1 and 2 are the first and the second of these. S is a run
- * of spaces. */
+/* Replaces `from` by `to`. In `from`, D is a digit, A an ASCII letter, P one of .!:?;, and S a run of spaces. In `to`, 1 and
+ * 2 are the first and second character that matched D, A or P. */
 typedef struct rule {
     const char *from, *to;
 } rule;
@@ -69,7 +56,7 @@ static bool is_class(uint32_t pattern, uint32_t c) {
 
 static bool is_placeholder(uint32_t pattern) { return pattern == 'D' || pattern == 'A' || pattern == 'P'; }
 
-/* How many characters from i on a rule matches; 0: none. What its classes matched goes to taken. */
+/* Returns how many characters from i on a rule matches; 0: it does not. Stores what D, A and P matched in taken. */
 static size_t match(const points *s, size_t i, text_slice from, uint32_t taken[2]) {
     size_t n = 0;
     for (int k = 0; from.n; n++) {
@@ -103,11 +90,11 @@ static void apply(normalizer *n, const rule *rules) {
             else points_add(&n->out, n->in.at[i]);
             i += length ? length : 1;
         }
-        swap(n);
+        points_swap(&n->in, &n->out);
     }
 }
 
-/* English: ", and ". become ," and ."; all the marks there are. */
+/* English: ", and ". become ," and ." */
 static void quotes_after(normalizer *n) {
     const points *s = &n->in;
     for (size_t i = 0; i < s->n; i++) {
@@ -119,21 +106,21 @@ static void quotes_after(normalizer *n) {
         points_add(&n->out, s->at[i]);
         i += marks_behind;
     }
-    swap(n);
+    points_swap(&n->in, &n->out);
 }
 
-/* German, Spanish, French: ." becomes "., but not at the end of a sentence, nor before what is no text. */
+/* German, Spanish, French: ." becomes "., but not at the end of a line or before <. */
 static void quotes_before_stops(normalizer *n) {
     const points *s = &n->in;
     for (size_t i = 0; i < s->n; i++) {
         size_t stops = 0, end;
         while (i + stops < s->n && s->at[i + stops] == '.') stops++;
-        /* then a mark, white space, and something but < */
+        /* then ", white space, and any character but < */
         for (end = i + stops + 1; end < s->n && unicode_is_space(s->at[end]); end++) continue;
         bool found = stops && i + stops < s->n && s->at[i + stops] == '"';
         if (found && (end >= s->n || s->at[end] == '<')) {
-            /* white space itself may be that something */
-            found = end > i + stops + 1 || (n->moses && end >= s->n); /* or the end of the line */
+            /* that character may be white space */
+            found = end > i + stops + 1 || (n->moses && end >= s->n); /* or, for Moses, the end of the line */
             end--;
         }
         if (!found) {
@@ -146,7 +133,7 @@ static void quotes_before_stops(normalizer *n) {
         for (size_t k = i + stops + 1; k <= end; k++) points_add(&n->out, s->at[k]);
         i = end;
     }
-    swap(n);
+    points_swap(&n->in, &n->out);
 }
 
 /* ---- all of them ---- */
@@ -168,8 +155,7 @@ static char *finish(normalizer *n) {
     points *s = &n->in;
     while (s->n && unicode_is_space(s->at[s->n - 1])) s->n--;
     while (from < s->n && unicode_is_space(s->at[from])) from++;
-    const points stripped = {s->n ? s->at + from : NULL, s->n - from, 0,
-                             s->failed}; /* an empty first line has no array */
+    const points stripped = {s->n ? s->at + from : NULL, s->n - from, 0, s->failed};
     return points_utf8(&stripped, &length);
 }
 
@@ -204,7 +190,7 @@ char *normalizer_lower(normalizer *n, text_slice line) {
 
 enum { CAPITAL_SIGMA = 0x3a3, FINAL_SIGMA = 0x3c2 };
 
-/* Unicode's Final_Sigma: a letter with case comes before, and none after, whatever marks and apostrophes are between. */
+/* Unicode's Final_Sigma: after a letter with case and not before one, ignoring marks and apostrophes in between. */
 static bool ends_word(const points *s, size_t i) {
     size_t before = i, after = i + 1;
     while (before && unicode_is_case_ignorable(s->at[before - 1])) before--;

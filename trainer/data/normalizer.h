@@ -1,11 +1,8 @@
-/* normalizer.h - punctuation made uniform, by the rules of Moses' normalize-punctuation.perl as sacremoses has them, and
- * lower case.
+/* normalizer.h - normalizes punctuation by the rules of Moses' normalize-punctuation.perl as implemented by sacremoses, and
+ * converts to lower case.
  *
- * Quotation marks become ", apostrophes ', dashes -, an ellipsis three full stops; spaces before : ; % and around brackets
- * go; a non-breaking space between digits becomes the language's decimal mark.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Quotation marks become ", apostrophes ', dashes -, an ellipsis three full stops. Spaces before : ; % and inside brackets
+ * are removed. A non-breaking space between digits becomes the language's decimal mark. */
 #ifndef NORMALIZER_H
 #define NORMALIZER_H
 
@@ -15,21 +12,21 @@
 
 typedef struct normalizer {
     char language[16];
-    /* As Moses' own script has it, where sacremoses differs: a right quotation mark that is no apostrophe becomes ", not ',
-     * French ones keep a space outside, and a full stop goes behind a " at the end of a line, too. May be set after the
-     * start. */
+    /* As Moses' own script, which differs from sacremoses: a right quotation mark that is no apostrophe becomes ", not ';
+     * guillemets keep a space outside; a full stop moves behind a " at the end of a line, too. Set it after the start. */
     bool moses;
-    points in, out; /* of the rule that is applied */
+    points in, out; /* of the current rule */
 } normalizer;
 
-/* Begins with {0}; language is "de". normalizer_line gives a line to be freed, or NULL without memory. */
+/* Starts from {0} with a language such as "de". The functions below return a line that the caller frees, or NULL: out of
+ * memory. */
 void normalizer_start(normalizer *n, const char *language);
 char *normalizer_line(normalizer *n, text_slice line);
 void normalizer_free(normalizer *n);
 
-/* As Perl's lc, and Moses' lowercase.perl: character by character, so a final sigma is like any other. */
+/* As Perl's lc and Moses' lowercase.perl: character by character, without final sigma. */
 char *normalizer_lower(normalizer *n, text_slice line);
-/* As Python's lower(), and so sacreBLEU: a capital sigma that ends a word becomes a final one. */
+/* As Python's lower() and sacreBLEU: a capital sigma at the end of a word becomes a final sigma. */
 char *normalizer_lower_words(normalizer *n, text_slice line);
 
 #endif

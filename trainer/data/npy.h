@@ -3,14 +3,10 @@
  * The format: "\x93NUMPY", a version (1.0, 2.0 or 3.0), the length of a header in 2 or 4 bytes (little-endian), the
  * header, the data. The header is a Python dict: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }.
  *
- * Read are float32 and float64 in either byte order ("<f4", ">f8", and without one, or with "=" or "|", that of this
- * machine), up to 8 dimensions, elements in C order. A file must be as long as its header says: no more, no less.
+ * Reads float32 and float64 in either byte order ("<f4", ">f8"; the machine's with "=", "|" or none), up to 8 dimensions,
+ * in C order. A file must be exactly as long as its header says.
  *
- * Messages start with the path:
- * "x.npy: dtype '|O' holds Python objects, expected '<f4' or '<f8'".
- *
- * SPDX-License-Identifier: MIT
- */
+ * Messages begin with the path: "x.npy: dtype '|O' holds Python objects, expected '<f4' or '<f8'". */
 #ifndef NPY_H
 #define NPY_H
 
@@ -26,7 +22,7 @@ size_t npy_type_size(npy_type type);
 
 typedef struct npy_array {
     npy_type type;
-    int ndim; /* 0 is one number */
+    int ndim; /* 0: a single number */
     int64_t shape[NPY_MAX_DIMS];
     size_t count; /* the product of the shape */
     void *data;   /* from malloc, in this machine's byte order; never NULL after success */
@@ -35,13 +31,13 @@ typedef struct npy_array {
 /* Reads a whole file. On failure *out is empty and needs no npy_free. */
 int npy_read(const char *path, npy_array *out);
 
-/* The same for the n bytes of a file in memory; path is for messages only. */
+/* Reads a file from memory; path is for messages. */
 int npy_parse(const void *bytes, size_t n, const char *path, npy_array *out);
 
-/* Frees the data; an empty array ({0}) and one that was freed already are fine. */
+/* Frees the data. An empty array ({0}) is fine. */
 void npy_free(npy_array *array);
 
-/* Writes an array of known shape piece by piece, into a temporary file beside it (see optim/file.h):
+/* Writes an array of known shape piece by piece, into a temporary file beside it (core/file.h):
  *
  *     npy_writer *w;
  *     if (npy_writer_open(&w, "x.npy", NPY_F32, 2, (int64_t[]){1000, 3})) ...
@@ -49,11 +45,8 @@ void npy_free(npy_array *array);
  *         if (npy_writer_append(w, row, sizeof row)) { npy_writer_abort(w); ... }
  *     if (npy_writer_close(w)) ...
  *
- * npy_writer_close syncs and renames it, provided that all bytes of the shape were appended; whether it succeeds or
- * not, w is freed.
- *
- * After npy_writer_append has failed, all that is left is npy_writer_abort, which removes the temporary file and frees
- * w; NULL is fine. */
+ * npy_writer_close syncs and renames the file if all bytes of the shape were appended, and frees w in any case. After
+ * npy_writer_append has failed, call npy_writer_abort, which removes the temporary file and frees w; NULL is fine. */
 typedef struct npy_writer npy_writer;
 
 int npy_writer_open(npy_writer **out, const char *path, npy_type type, int ndim, const int64_t *shape);

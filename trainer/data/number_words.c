@@ -1,7 +1,3 @@
-/* number_words.c - see number_words.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/number_words.h"
 
 #include <string.h>
@@ -18,7 +14,7 @@ static const char *const english_small[20] = {
 static const char *const english_tens[10] = {"",      "",      "twenty",  "thirty", "forty",
                                              "fifty", "sixty", "seventy", "eighty", "ninety"};
 
-/* What does not fit is counted all the same, so that finish can tell. */
+/* used also counts what does not fit, so that finish can fail. */
 typedef struct writer {
     char *out;
     size_t size, used;
@@ -36,7 +32,7 @@ static int finish(writer *w) {
     return (int)w->used;
 }
 
-/* one: what a 1 in the last place is called, "ein" before tausend and "eins" at the end. */
+/* one: the word for a final 1, "ein" before tausend and "eins" at the end. */
 static void put_german(writer *w, int n, const char *one) {
     if (n >= 100) {
         put(w, german_small[n / 100]);

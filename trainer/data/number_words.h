@@ -1,25 +1,22 @@
-/* number_words.h - the German and the English words for 0 to 999,999.
+/* number_words.h - German and English words for 0 to 999,999.
  *
- * German is one word in lower case, as Duden writes it below a million: "dreihundertfünfundvierzig", with "ein" spoken
- * before hundert and tausend ("einhundert", "eintausend"; not "hundert") and "eins" only at the very end:
- * 101,101 is "einhunderteintausendeinhunderteins". UTF-8, with ü and ß each one code point.
+ * German is one word in lower case, as in Duden: "dreihundertfünfundvierzig", with "ein" before hundert and tausend
+ * ("einhundert", "eintausend") and "eins" only at the end: 101,101 is "einhunderteintausendeinhunderteins". UTF-8, with ü
+ * and ß as one code point each.
  *
- * English follows British use: "and" stands before the last two digits of a group of three wherever something comes
- * before them, no commas, and a hyphen within 21 to 99: "three hundred and forty-five", "one thousand and five",
- * "one thousand one hundred", "one hundred and twenty-three thousand four hundred and fifty-six".
- *
- * SPDX-License-Identifier: MIT
- */
+ * English is British: "and" before the last two digits of each group of three if anything precedes them, no commas, and a
+ * hyphen within 21 to 99: "three hundred and forty-five", "one thousand and five",
+ * "one thousand one hundred", "one hundred and twenty-three thousand four hundred and fifty-six". */
 #ifndef ADAMOD_NUMBER_WORDS_H
 #define ADAMOD_NUMBER_WORDS_H
 
 #include <stddef.h>
 
 #define NUMBERS_LIMIT 1000000
-/* Enough for any of them in either language, its end included. */
+/* Enough for any of them in either language, with the terminating zero. */
 #define NUMBERS_SIZE 96
 
-/* Bytes written, without the terminating zero; -1: n is outside 0..999,999, or size is too small for it. */
+/* Return the bytes written, without the terminating zero; -1 if n is out of range or size is too small. */
 int numbers_german(int n, char *out, size_t size);
 int numbers_english(int n, char *out, size_t size);
 

@@ -1,4 +1,4 @@
-/* pair_limits.h - which pairs of sentences Moses' clean-corpus-n.perl keeps, by their lengths in words. */
+/* pair_limits.h - limits of sentence pairs by length, as in Moses' clean-corpus-n.perl. */
 #ifndef PAIR_LIMITS_H
 #define PAIR_LIMITS_H
 
@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 typedef struct pair_limits {
-    int64_t min, max; /* words of either side */
-    double ratio;     /* of the longer side to the shorter, at most */
+    int64_t min, max; /* words per side */
+    double ratio;     /* most words of the longer side per word of the shorter */
 } pair_limits;
 
 static inline bool pair_limits_keep(const pair_limits *l, int64_t a, int64_t b) {

@@ -1,7 +1,4 @@
-/* pcg64.c - see pcg64.h. 128 bits are two numbers of 64, as 32-bit processors have no larger ones.
- *
- * SPDX-License-Identifier: MIT
- */
+/* 128-bit numbers are pairs of 64-bit ones, because 32-bit processors have no larger type. */
 #include "data/pcg64.h"
 
 static uint64_t product_high(uint64_t a, uint64_t b) {
@@ -57,7 +54,7 @@ void pcg64_seed(pcg64 *p, uint32_t seed) {
     step(p);
 }
 
-uint64_t pcg64_next(pcg64 *p) {
+static uint64_t next64(pcg64 *p) {
     step(p);
     const uint64_t x = p->state[1] ^ p->state[0];
     const unsigned turn = (unsigned)(p->state[1] >> 58);
@@ -69,7 +66,7 @@ static uint32_t next32(pcg64 *p) {
         p->has_half = false;
         return p->half;
     }
-    const uint64_t x = pcg64_next(p);
+    const uint64_t x = next64(p);
     p->half = (uint32_t)(x >> 32);
     p->has_half = true;
     return (uint32_t)x;

@@ -1,5 +1,6 @@
 #include "data/pictures.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "support/text.h"
 
@@ -78,19 +79,11 @@ int class_names_load(class_names *out, const char *path) {
 }
 
 int class_names_save(const class_names *c, const char *path) {
-    size_t n = 0;
-    for (int i = 0; i < c->n; i++) n += strlen(c->name[i]) + 1;
-    char *text = malloc(n + 1);
-    if (!text) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of classes");
-    n = 0;
-    for (int i = 0; i < c->n; i++) {
-        const size_t length = strlen(c->name[i]);
-        memcpy(text + n, c->name[i], length);
-        text[n + length] = '\n';
-        n += length + 1;
-    }
-    const int failed = text_write(path, (text_slice){text, n});
-    free(text);
+    adamod__buffer lines = {0};
+    for (int i = 0; i < c->n; i++) adamod__buffer_format(&lines, "%s\n", c->name[i]);
+    const int failed = lines.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of classes")
+                                    : text_write(path, (text_slice){lines.text, lines.n});
+    adamod__buffer_free(&lines);
     return failed;
 }
 

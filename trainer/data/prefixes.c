@@ -1,9 +1,4 @@
-/* prefixes.c - see prefixes.h.
- *
- * Each list is words between spaces. One with a full stop inside ("z.B.") needs no entry: its last one is kept anyway.
- *
- * SPDX-License-Identifier: MIT
- */
+/* Lists of words between spaces. A word with a full stop inside ("z.B.") needs no entry: it keeps its last one anyway. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,7 +18,7 @@ struct prefixes {
 #define ROMAN_SMALL "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx "
 #define ROMAN "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX "
 
-/* In German, numbers that are counted with: "der 3. Oktober". */
+/* German ordinal numbers: "der 3. Oktober". */
 #define ORDINALS                                                                                                         \
     "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 " \
     "42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 "    \
@@ -164,7 +159,6 @@ static const prefixes all[] = {
     {"zh", LATIN, " No Nr "},
 };
 
-/* Which language's list; NULL: none. */
 static const prefixes *find_list(const char *language) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strcmp(all[i].language, language) == 0) return &all[i];

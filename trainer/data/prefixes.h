@@ -1,7 +1,4 @@
-/* prefixes.h - abbreviations: words whose full stop belongs to them, by language.
- *
- * SPDX-License-Identifier: MIT
- */
+/* prefixes.h - abbreviations by language: words that keep their full stop. */
 #ifndef PREFIXES_H
 #define PREFIXES_H
 
@@ -12,11 +9,11 @@
 typedef struct prefixes prefixes;
 typedef enum prefix_kind { PREFIX_NONE, PREFIX_ALWAYS, PREFIX_BEFORE_NUMBER } prefix_kind;
 
-/* Of a language by its code, "de"; English ones of a language that has none. */
+/* The abbreviations of a language such as "de"; English ones if it has none. */
 const prefixes *prefixes_of(const char *language);
 bool prefixes_known(const char *language);
 
-/* What a word, without its full stop, is. */
+/* word is without its full stop. */
 prefix_kind prefixes_find(const prefixes *p, text_slice word);
 
 #endif

@@ -1,30 +1,28 @@
-/* score.c - see score.h.
- *
- * sacreBLEU resamples in numpy's float32, so that these scores are computed in float here, step by step as there.
- *
- * SPDX-License-Identifier: MIT
- */
+/* sacreBLEU resamples in float32, so scores of resamples are rounded to float after each operation. As a double has more
+ * than twice the digits of a float, that gives the same bits as arithmetic in float. */
 #include "data/score.h"
 
 #include "data/chrf.h"
 #include "data/normalizer.h"
 #include "data/pcg64.h"
 #include "data/score_tokens.h"
+#include "support/array.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The numbers of a sentence. BLEU: hypothesis and reference tokens, matches and n-grams of each order. chrF: n-grams of the
- * hypothesis, of the reference and of both, order by order. */
+/* The counts of a sentence. BLEU: hypothesis tokens, reference tokens, then matches and n-grams of each order. chrF: for
+ * each order, n-grams of the hypothesis, of the reference and of both. */
 enum { BLEU_NUMBERS = 2 + 2 * BLEU_ORDER, MOST_NUMBERS = 3 * CHRF_ORDERS };
 
 struct score_text {
     score_options o;
-    int width; /* numbers of a sentence */
+    int width; /* numbers per sentence */
     int32_t *numbers;
-    int64_t n, room;
+    int64_t n;
+    size_t room;
     normalizer lower;
 };
 
@@ -78,13 +76,7 @@ static int count(score_text *s, text_slice hyp, text_slice ref, int32_t *to) {
 }
 
 int score_add(score_text *s, text_slice hyp, text_slice ref) {
-    if (s->n == s->room) {
-        const int64_t room = s->room * 2 + 1024;
-        int32_t *numbers = realloc(s->numbers, (size_t)(room * s->width) * sizeof *numbers);
-        if (!numbers) return -1;
-        s->numbers = numbers;
-        s->room = room;
-    }
+    if (!ARRAY_RESERVE(s->numbers, (s->n + 1) * s->width, s->room)) return -1;
     int32_t *to = s->numbers + s->n * s->width;
     int status = 0;
     if (s->o.lowercase) {
@@ -113,16 +105,19 @@ static double brevity(double hyp, double ref) {
     return hyp > 0 ? exp(1 - ref / hyp) : 0;
 }
 
+/* floats: as float arithmetic rounds it. */
+static double rounded(bool floats, double x) { return floats ? (double)(float)x : x; }
+
 /* In percent. False: nothing matches, and the score is 0. */
-static bool precisions(const score_options *o, const double *sums, double out[BLEU_ORDER]) {
+static bool precisions(const score_options *o, const double *sums, bool floats, double out[BLEU_ORDER]) {
     double halving = 1;
     bool any = false;
     for (int k = 0; k < BLEU_ORDER; k++) out[k] = 0, any = any || sums[2 + k] > 0;
     for (int k = 0; any && k < BLEU_ORDER; k++) {
         const double match = sums[2 + k], total = sums[2 + BLEU_ORDER + k];
         if (total == 0) break;
-        if (match > 0) out[k] = 100 * match / total;
-        else if (!o->plain) out[k] = 100 / ((halving *= 2) * total);
+        if (match > 0) out[k] = rounded(floats, rounded(floats, 100 * match) / total);
+        else if (!o->plain) out[k] = rounded(floats, 100 / rounded(floats, (halving *= 2) * total));
     }
     return any;
 }
@@ -133,33 +128,34 @@ static double bleu_of(const double precision[BLEU_ORDER], double penalty) {
     return penalty * exp(sum / BLEU_ORDER);
 }
 
-static double chrf_of(const score_options *o, const double *sums) {
+static double chrf_of(const score_options *o, const double *sums, bool floats) {
     double precision = 0, recall = 0;
     int orders = 0;
     for (int k = 0; k < orders_of(o); k++) {
         const double hyp = sums[3 * k], ref = sums[3 * k + 1], match = sums[3 * k + 2];
         if (hyp <= 0 || ref <= 0) continue;
-        precision += match / hyp;
-        recall += match / ref;
+        precision = rounded(floats, precision + rounded(floats, match / hyp));
+        recall = rounded(floats, recall + rounded(floats, match / ref));
         orders++;
     }
     if (!orders || precision + recall == 0) return 0;
-    precision /= orders;
-    recall /= orders;
-    return 100 * (5 * precision * recall / (4 * precision + recall));
+    precision = rounded(floats, precision / orders);
+    recall = rounded(floats, recall / orders);
+    const double product = rounded(floats, rounded(floats, 5 * precision) * recall);
+    return rounded(floats, 100 * rounded(floats, product / rounded(floats, 4 * precision + recall)));
 }
 
-static double score_of(const score_options *o, const double *sums) {
+static double score_of(const score_options *o, const double *sums, bool floats) {
     double precision[BLEU_ORDER];
-    if (o->metric != SCORE_BLEU) return chrf_of(o, sums);
-    if (!precisions(o, sums, precision)) return 0;
+    if (o->metric != SCORE_BLEU) return chrf_of(o, sums, floats);
+    if (!precisions(o, sums, floats, precision)) return 0;
     return bleu_of(precision, brevity(sums[0], sums[1]));
 }
 
 double score_value(const score_text *s) {
     double sums[MOST_NUMBERS];
     add_up(s, sums);
-    return score_of(&s->o, sums);
+    return score_of(&s->o, sums, false);
 }
 
 const char *score_details(const score_text *s, char *out, size_t size) {
@@ -167,7 +163,7 @@ const char *score_details(const score_text *s, char *out, size_t size) {
     *out = 0;
     if (s->o.metric != SCORE_BLEU) return out;
     add_up(s, sums);
-    precisions(&s->o, sums, p);
+    precisions(&s->o, sums, false, p);
     snprintf(out, size, "%.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %.0f ref_len = %.0f)", p[0], p[1], p[2],
              p[3], brevity(sums[0], sums[1]), sums[1] > 0 ? sums[0] / sums[1] : 0, sums[0], sums[1]);
     return out;
@@ -194,40 +190,6 @@ const char *score_signature(const score_options *o, int64_t samples, char *out, 
 
 /* ---- resampling ---- */
 
-/* As score_of, but that numbers are float32. */
-static double bleu_of_floats(const score_options *o, const float *sums) {
-    double precision[BLEU_ORDER] = {0};
-    float halving = 1;
-    bool any = false;
-    for (int k = 0; k < BLEU_ORDER; k++) any = any || sums[2 + k] > 0;
-    for (int k = 0; any && k < BLEU_ORDER; k++) {
-        const float match = sums[2 + k], total = sums[2 + BLEU_ORDER + k];
-        if (total == 0) break;
-        const float hundred = 100.0f * match;
-        if (match > 0) precision[k] = (double)(hundred / total);
-        else if (!o->plain) precision[k] = (double)(100.0f / ((halving *= 2) * total));
-    }
-    return any ? bleu_of(precision, brevity((double)sums[0], (double)sums[1])) : 0;
-}
-
-static double chrf_of_floats(const score_options *o, const float *sums) {
-    float precision = 0, recall = 0;
-    int orders = 0;
-    for (int k = 0; k < orders_of(o); k++) {
-        const float hyp = sums[3 * k], ref = sums[3 * k + 1], match = sums[3 * k + 2];
-        if (hyp <= 0 || ref <= 0) continue;
-        precision += match / hyp;
-        recall += match / ref;
-        orders++;
-    }
-    if (!orders || precision + recall == 0) return 0;
-    precision /= (float)orders;
-    recall /= (float)orders;
-    float score = 5.0f * precision * recall;
-    score /= 4.0f * precision + recall;
-    return (double)(100.0f * score);
-}
-
 /* The scores of all resamples; NULL: out of memory. */
 static double *resampled(const score_text *s, int64_t samples) {
     double *scores = malloc((size_t)samples * sizeof *scores);
@@ -235,11 +197,13 @@ static double *resampled(const score_text *s, int64_t samples) {
     pcg64_seed(&random, SCORE_SEED);
     for (int64_t i = 0; scores && i < samples; i++) {
         float sums[MOST_NUMBERS] = {0};
+        double wide[MOST_NUMBERS];
         for (int64_t k = 0; k < s->n; k++) {
             const int32_t *numbers = s->numbers + (int64_t)pcg64_below(&random, (uint32_t)s->n) * s->width;
             for (int j = 0; j < s->width; j++) sums[j] += (float)numbers[j];
         }
-        scores[i] = s->o.metric == SCORE_BLEU ? bleu_of_floats(&s->o, sums) : chrf_of_floats(&s->o, sums);
+        for (int j = 0; j < s->width; j++) wide[j] = (double)sums[j];
+        scores[i] = score_of(&s->o, wide, true);
     }
     return scores;
 }
@@ -261,7 +225,7 @@ int score_resample(const score_text *s, int64_t samples, score_interval *out) {
     qsort(scores, (size_t)samples, sizeof *scores, compare_doubles);
     const int64_t cut = samples / 40;
     const double mean = mean_of(scores, samples), width = scores[samples - cut - 1] - scores[cut];
-    const bool floats = s->o.metric != SCORE_BLEU; /* chrF stays in float32 there */
+    const bool floats = s->o.metric != SCORE_BLEU; /* sacreBLEU's chrF is float32 */
     *out = (score_interval){floats ? (double)(float)mean : mean, 0.5 * (floats ? (double)(float)width : width)};
     free(scores);
     return 0;
@@ -274,7 +238,7 @@ int score_compare(const score_text *baseline, const score_text *other, int64_t s
     for (int64_t i = 0; a && b && i < samples; i++) a[i] = fabs(b[i] - a[i]);
     const double mean = a && b ? mean_of(a, samples) : 0;
     for (int64_t i = 0; a && b && i < samples; i++) larger += a[i] - mean > difference;
-    if (mean == 0) larger = samples; /* no resample tells them apart; sacreBLEU has its smallest p there */
+    if (mean == 0) larger = samples; /* no resample differs; here sacreBLEU returns its smallest p */
     *p = (double)(larger + 1) / (double)(samples + 1);
     const int status = a && b ? 0 : -1;
     free(a);

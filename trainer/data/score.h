@@ -1,13 +1,10 @@
-/* score.h - BLEU and chrF of a text as sacreBLEU 2.6.0 computes and names them, with its confidence intervals and its
+/* score.h - BLEU and chrF of a text, equal to sacreBLEU 2.6.0, with its signatures, its confidence intervals and its
  * comparison of two systems by resampling.
  *
  *     score_options o = {.metric = SCORE_BLEU, .tokenize = SCORE_13A};
- *     score_text *s = score_create(&o, n_sentences);
+ *     score_text *s = score_create(&o);
  *     for (...) score_add(s, hypothesis, reference);
- *     printf("%s = %.2f\n", score_signature(&o, 0, line, sizeof line), score_value(s));
- *
- * SPDX-License-Identifier: MIT
- */
+ *     printf("%s = %.2f\n", score_signature(&o, 0, line, sizeof line), score_value(s)); */
 #ifndef SCORE_H
 #define SCORE_H
 
@@ -21,12 +18,12 @@ typedef enum score_tokens { SCORE_13A, SCORE_NONE, SCORE_CHAR } score_tokens;
 
 typedef struct score_options {
     score_metric metric;
-    score_tokens tokenize; /* BLEU: how lines become tokens; chrF has its own way */
+    score_tokens tokenize; /* for BLEU; chrF has its own way */
     bool lowercase;
-    bool plain; /* BLEU: no smoothing */
+    bool plain; /* BLEU without smoothing */
 } score_options;
 
-/* The counts of every sentence, for resampling. */
+/* Keeps the counts of every sentence, for resampling. */
 typedef struct score_text score_text;
 
 score_text *score_create(const score_options *o);             /* NULL: out of memory */
@@ -34,24 +31,24 @@ void score_free(score_text *s);                               /* NULL is fine */
 int score_add(score_text *s, text_slice hyp, text_slice ref); /* -1: out of memory */
 
 double score_value(const score_text *s); /* 0 to 100 */
-/* What BLEU is made of, as sacreBLEU prints it behind the score: "66.1/38.2/... (BP = ...". Empty for chrF. Returns out. */
+/* The parts of BLEU as sacreBLEU prints them after the score: "66.1/38.2/... (BP = ...". "" for chrF. Returns out. */
 const char *score_details(const score_text *s, char *out, size_t size);
 
-/* "BLEU", "chrF2", "chrF2++"; and sacreBLEU's signature, with the number of resamples if there are any. */
-const char *score_name(const score_options *o);
+const char *score_name(const score_options *o); /* "BLEU", "chrF2", "chrF2++" */
+/* sacreBLEU's signature; samples 0: without resampling. Returns out. */
 const char *score_signature(const score_options *o, int64_t samples, char *out, size_t size);
 
 enum { SCORE_SEED = 12345 }; /* sacreBLEU's */
 
-/* Of `samples` texts of as many sentences, drawn with replacement: the mean of their scores, and half of the width that
- * 95 % of them are within. -1: out of memory. */
+/* Bootstrap: draws `samples` texts of as many sentences with replacement. Stores the mean of their scores and half the width
+ * of the 95 % interval. -1: out of memory. */
 typedef struct score_interval {
     double mean, half;
 } score_interval;
 int score_resample(const score_text *s, int64_t samples, score_interval *out);
 
-/* How likely it is that resampling makes the difference of two systems as large as it is, if it is due to chance (paired
- * bootstrap); 1 if no resample has one. -1: out of memory. Both have the same sentences. */
+/* The p-value of the difference between two systems on the same sentences, by paired bootstrap; 1 if no resample has a
+ * difference. -1: out of memory. */
 int score_compare(const score_text *baseline, const score_text *other, int64_t samples, double *p);
 
 #endif

@@ -1,7 +1,4 @@
-/* score_tokens.c - see score_tokens.h. The rules of 13a name ASCII alone, so bytes will do.
- *
- * SPDX-License-Identifier: MIT
- */
+/* The rules of 13a are about ASCII alone, so they work on bytes. */
 #include "data/score_tokens.h"
 
 #include "data/unicode.h"
@@ -9,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces a text by a shorter one. */
+/* Replaces a text by a shorter one, in place. Returns the new length. */
 static size_t replace(char *s, size_t n, const char *from, const char *to) {
     const size_t n_from = strlen(from), n_to = strlen(to);
     size_t out = 0;
@@ -41,7 +38,7 @@ static bool is_symbol(char c) {
            (c >= ':' && c <= '@') || c == '/';
 }
 
-/* Each pass reads n bytes of in and writes out, which has room for three times as many. */
+/* Each pass reads n bytes of in and writes at most three times as many to out. */
 static size_t pad_symbols(const char *in, size_t n, char *out) {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
@@ -52,11 +49,12 @@ static size_t pad_symbols(const char *in, size_t n, char *out) {
     return m;
 }
 
-static size_t points_after_others(const char *in, size_t n, char *out) {
+/* Pads each of the marks that follows a digit, or that follows another character. */
+static size_t pad_after(const char *in, size_t n, char *out, bool digit, const char *marks) {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
         out[m++] = in[i];
-        if (is_digit(in[i]) || i + 1 == n || !is_point(in[i + 1])) continue;
+        if (is_digit(in[i]) != digit || i + 1 == n || !in[i + 1] || !strchr(marks, in[i + 1])) continue;
         out[m++] = ' ';
         out[m++] = in[++i];
         out[m++] = ' ';
@@ -64,6 +62,7 @@ static size_t points_after_others(const char *in, size_t n, char *out) {
     return m;
 }
 
+/* Pads each point or comma that another character than a digit follows. */
 static size_t points_before_others(const char *in, size_t n, char *out) {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
@@ -73,18 +72,6 @@ static size_t points_before_others(const char *in, size_t n, char *out) {
         if (!split) continue;
         out[m++] = ' ';
         out[m++] = in[++i];
-    }
-    return m;
-}
-
-static size_t dashes_after_digits(const char *in, size_t n, char *out) {
-    size_t m = 0;
-    for (size_t i = 0; i < n; i++) {
-        out[m++] = in[i];
-        if (!is_digit(in[i]) || i + 1 == n || in[i + 1] != '-') continue;
-        out[m++] = ' ';
-        out[m++] = in[++i];
-        out[m++] = ' ';
     }
     return m;
 }
@@ -108,9 +95,9 @@ static char *split_13a(text_slice line) {
         n += without_entities(a + n, line.n);
         a[n++] = ' ';
         n = pad_symbols(a, n, b);
-        n = points_after_others(b, n, a);
+        n = pad_after(b, n, a, false, ".,");
         n = points_before_others(a, n, b);
-        n = dashes_after_digits(b, n, a);
+        n = pad_after(b, n, a, true, "-");
         a[n] = 0;
     }
     free(b);

@@ -11,7 +11,7 @@ static const char *const names[SHAPES_CLASSES] = {"disc",  "ring",      "square"
                                                   "cross", "half disc", "crescent", "heart",    "arrow"};
 enum { DISC, RING, SQUARE, TRIANGLE, STAR, CROSS, HALF_DISC, CRESCENT, HEART, ARROW };
 
-/* ---- random numbers of a picture, one after another ---- */
+/* ---- random numbers of a picture ---- */
 
 typedef struct drawing {
     uint64_t key, at;
@@ -40,11 +40,11 @@ static double difference(const colour *a, const colour *b) {
 /* ---- the ten ---- */
 
 static bool in_triangle(double u, double v) {
-    const double side = 0.8660254037844386 * fabs(u) + 0.5 * v; /* the two upper sides are mirror images */
+    const double side = 0.8660254037844386 * fabs(u) + 0.5 * v; /* the upper sides are mirror images */
     return v > -0.5 && side < 0.5;
 }
 
-/* Five points at radius 1, dents between them at 0.45: below the line from a point to the next dent. */
+/* Five points at radius 1 with dents at 0.45 between them: inside is below the line from a point to the next dent. */
 static bool in_star(double u, double v) {
     const double fifth = 1.2566370614359172, r = hypot(u, v);
     double a = fmod(atan2(u, v) + 2 * 6.283185307179586, fifth);
@@ -63,7 +63,7 @@ static bool in_arrow(double u, double v) {
     return u < 0.95 && fabs(v) < 0.7 * (0.95 - u) / 0.9;
 }
 
-/* Of radius 1 or so around (0, 0). */
+/* Shapes have a radius of about 1 around (0, 0). */
 static bool inside(int shape, double u, double v) {
     const double r2 = u * u + v * v;
     switch (shape) {
@@ -86,7 +86,7 @@ static void blend(float *pixel, const colour *c, double share) {
     for (int k = 0; k < 3; k++) pixel[k] = (float)((1 - share) * (double)pixel[k] + share * c->c[k]);
 }
 
-/* From one colour to another, in any direction; returns the one in the middle. */
+/* Draws a gradient in a random direction. Returns its middle colour. */
 static colour draw_background(drawing *d) {
     colour a = draw_colour(d), b = draw_colour(d);
     for (int k = 0; k < 3; k++) b.c[k] = a.c[k] + 0.5 * (b.c[k] - a.c[k]);
@@ -102,7 +102,7 @@ static colour draw_background(drawing *d) {
     return middle;
 }
 
-/* A stroke, or where it has no length a blot. */
+/* A stroke, or a blot, which is a stroke of length 0. */
 static void draw_clutter(drawing *d) {
     const colour c = draw_colour(d);
     const bool stroke = draw(d, 0, 1) < 0.6;
@@ -120,7 +120,7 @@ static void draw_clutter(drawing *d) {
     }
 }
 
-/* The share of a pixel's four quarters that the shape covers. */
+/* Blends each pixel by how many of its four quarters the shape covers. */
 static void draw_shape(drawing *d, int shape, const colour *behind) {
     colour c = draw_colour(d);
     for (int tries = 0; tries < 8 && difference(&c, behind) < 0.9; tries++) c = draw_colour(d);

@@ -1,7 +1,4 @@
-/* shuffle.h - a shuffle that follows from a key alone.
- *
- * SPDX-License-Identifier: MIT
- */
+/* shuffle.h - a shuffle determined by a key. */
 #ifndef SHUFFLE_H
 #define SHUFFLE_H
 
@@ -9,8 +6,8 @@
 
 #include <stdint.h>
 
-/* The first `take` steps of a Fisher-Yates shuffle: x[0..take) becomes a sample of all n without replacement. Step i
- * draws number i of the key's stream, so a smaller sample is the beginning of a larger one. */
+/* The first `take` steps of a Fisher-Yates shuffle: x[0..take) becomes a sample of all n without replacement. A smaller
+ * sample is the beginning of a larger one. */
 static inline void shuffle(int64_t *x, int64_t n, int64_t take, uint64_t key) {
     for (int64_t i = 0; i < take; i++) {
         int64_t other = i + (int64_t)nn_below(key, (uint64_t)i, (uint64_t)(n - i));

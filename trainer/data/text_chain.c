@@ -1,7 +1,3 @@
-/* text_chain.c - see text_chain.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/text_chain.h"
 
 #include "data/normalizer.h"
@@ -38,7 +34,7 @@ void text_chain_free(text_chain *c) {
     free(c);
 }
 
-/* In place: a space is never longer than what it stands for. */
+/* Replaces unprintable characters by spaces, in place. */
 static void blank_unprinted(char *line) {
     text_slice rest = text_of(line);
     char *to = line;

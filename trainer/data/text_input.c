@@ -1,7 +1,3 @@
-/* text_input.c - see text_input.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -28,14 +24,15 @@ enum { CHUNK = 1 << 16, SNIFF = 6 };
 struct text_input {
     char *name;
     int fd;
-    bool any; /* bytes: not looked at */
-    bool owned, file, started, marked,
-        ended; /* marked: looked for a mark; ended: nothing comes after what is in text */
+    bool any; /* lines may be any bytes */
+    bool owned, file, started;
+    bool marked; /* looked for a byte order mark */
+    bool ended;  /* text has the rest of the input */
     int64_t number;
     unpacker *unpacker; /* NULL: the bytes are the text */
-    char *raw;          /* as read: [raw_at, raw_end) are still to be unpacked */
+    char *raw;          /* as read; [raw_at, raw_end) is to be decompressed */
     size_t raw_at, raw_end;
-    char *text; /* [at, end) is still to be given out; no line ends in [at, seen) */
+    char *text; /* [at, end) is to be returned; no line ends in [at, seen) */
     size_t at, seen, end, room;
 };
 
@@ -54,7 +51,7 @@ static int recognize(text_input *in) {
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
         const struct signature *s = &signatures[i];
         if (in->raw_end < s->n || memcmp(in->raw, s->bytes, s->n) != 0) continue;
-        /* "BZh" may begin a line of text; what bzip2 writes goes on with a digit and the digits of pi */
+        /* "BZh" may begin a line of text; bzip2 continues with a digit and the digits of pi */
         if (s->how && strcmp(s->how, "bzip2") == 0 && (in->raw_end < 5 || memcmp(in->raw + 4, "1A", 2) != 0)) continue;
         if (!s->how) return adamod__refuse("%s: the text is UTF-16, expected UTF-8", in->name);
         if (unpacker_knows(s->how)) {
@@ -69,7 +66,7 @@ static int recognize(text_input *in) {
 
 /* ---- bytes ---- */
 
-/* More raw bytes behind those there are: 1, 0 at the end, -1. */
+/* Reads more raw bytes. Returns 1, 0 at the end, or -1. */
 static int read_raw(text_input *in) {
     for (;;) {
         const ssize_t got = read(in->fd, in->raw + in->raw_end, CHUNK - in->raw_end);
@@ -80,7 +77,7 @@ static int read_raw(text_input *in) {
     }
 }
 
-/* The first bytes decide what it is. One that cannot begin anything packed is enough. */
+/* Reads the first bytes, only as many as are needed to tell the format. */
 static int start(text_input *in) {
     int got = 1;
     in->started = true;
@@ -113,7 +110,7 @@ static int reserve(text_input *in) {
     return 0;
 }
 
-/* Raw bytes into text, as many as may be. */
+/* Decompresses or copies raw bytes to text. */
 static int convert(text_input *in) {
     size_t taken = in->raw_end - in->raw_at, given = in->room - in->end;
     const char *fault = NULL;
@@ -139,7 +136,7 @@ static void skip_mark(text_input *in) {
     if (in->seen < in->at) in->seen = in->at;
 }
 
-/* More text: 1, 0 at the end, -1. */
+/* Reads more text. Returns 1, 0 at the end, or -1. */
 static int more_text(text_input *in) {
     if (in->ended) return 0;
     if (!in->started && start(in)) return -1;
@@ -202,7 +199,6 @@ int64_t text_input_number(const text_input *in) { return in->number; }
 
 const char *text_input_name(const text_input *in) { return in->name; }
 bool text_input_is_file(const text_input *in) { return in->file; }
-bool text_input_unpacks(const char *how) { return unpacker_knows(how); }
 
 int text_input_open(text_input **out, const char *path) {
     const bool standard = !path || strcmp(path, "-") == 0;

@@ -1,24 +1,19 @@
-/* text_input.h - text as it comes: the lines of a file, a pipe or standard input.
+/* text_input.h - reads the lines of a file, a pipe or standard input.
  *
  *     text_input *in;
  *     if (text_input_open(&in, path)) ...
  *     for (text_slice line; (got = text_input_line(in, &line)) > 0;) ...
  *     text_input_close(in);
  *
- * Every text that comes from outside is read by this, so the same holds for all:
+ * All text from users is read this way:
  *
- * - What gzip or zstd has packed is unpacked while it is read. That is known by the first bytes, not by the name. Other
- *   ways of packing, UTF-16, and what this build cannot unpack are refused and named.
- * - A byte order mark (U+FEFF) at the very beginning is no part of the text. Anywhere else it is a character like others.
- * - A line ends with "\n" or "\r\n"; the last one need not.
+ * - Files compressed by gzip or zstd are decompressed. The first bytes tell the format, not the name. Other formats, UTF-16,
+ *   and formats that this build lacks are refused.
+ * - A byte order mark (U+FEFF) at the beginning is skipped.
+ * - A line ends with "\n" or "\r\n"; the last one may lack it.
  * - A line is UTF-8 without zero bytes.
  *
- * A line is returned as soon as its end has been read, however slowly a pipe is written.
- *
- * Messages begin with the name of the file.
- *
- * SPDX-License-Identifier: MIT
- */
+ * A line is returned as soon as its end was read, even from a slow pipe. Messages begin with the name of the file. */
 #ifndef TEXT_INPUT_H
 #define TEXT_INPUT_H
 
@@ -36,25 +31,22 @@ void text_input_close(text_input *in); /* NULL is fine */
 
 /* For messages: the path, or "standard input". */
 const char *text_input_name(const text_input *in);
-/* Whether it is a plain file, all of which is there already. */
+/* Whether it is a regular file, not a pipe or terminal. */
 bool text_input_is_file(const text_input *in);
 
-/* Whether the next line must be waited for, so that what is done should be shown before. */
+/* Whether reading the next line would wait. */
 bool text_input_waits(const text_input *in);
 
-/* 1: the next line, without its end, until the next call. 0: there is none. */
+/* Returns 1 and the next line without its end, valid until the next call; 0 at the end. */
 int text_input_line(text_input *in, text_slice *line);
-/* From here on, lines may be any bytes, and it is for the reader to look at them. */
+/* From now on, lines may be any bytes. */
 void text_input_any(text_input *in);
-/* Of the last line, counted from 1; 0 before the first. */
+/* The number of the last line, from 1; 0 before the first. */
 int64_t text_input_number(const text_input *in);
 
-/* A whole file without its mark, to be freed; not looked at for UTF-8 yet. */
+/* Reads a whole file without its byte order mark, without checking for UTF-8. The caller frees *bytes. */
 int text_input_read(const char *path, char **bytes, size_t *n);
-/* The same of a file that may be anything: refused if it has, or unpacks to, more than so many bytes. */
+/* Fails if the text, decompressed, has more than `most` bytes. */
 int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n);
-
-/* Whether this build unpacks "gzip", "zstd". */
-bool text_input_unpacks(const char *how);
 
 #endif

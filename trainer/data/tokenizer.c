@@ -1,15 +1,11 @@
-/* tokenizer.c - see tokenizer.h: the handle, and text to tokens. detokenizer.c has the way back.
+/* Text to tokens. detokenizer.c does the reverse.
  *
- * Every rule is a pass over the characters, as Moses has a substitution each; a pass never looks again at what it has
- * written, as no substitution does.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Each substitution of Moses is a pass over the characters of t->in that writes t->out and never reads what it wrote. */
 #include "data/tokenizer_internal.h"
 
 #include "data/prefixes.h"
 
-/* A run of n full stops is one character, STOPS + n, while other rules look at full stops. */
+/* The other rules see a run of n full stops as one character, STOPS + n. */
 enum { STOPS = 0x200000 };
 
 bool tokenizer__is_letter(const tokenizer *t, uint32_t c) {
@@ -44,15 +40,12 @@ void tokenizer_free(tokenizer *t) {
 
 bool tokenizer_knows(const char *language) { return prefixes_known(language); }
 
-void tokenizer__swap(tokenizer *t) {
-    const points in = t->in;
-    t->in = t->out;
-    t->in.failed = t->in.failed || in.failed;
-    t->out = in;
-    t->out.n = 0;
+void tokenizer__run(tokenizer *t, void (*pass)(tokenizer *t)) {
+    pass(t);
+    points_swap(&t->in, &t->out);
 }
 
-/* ---- passes over t->in, which write t->out ---- */
+/* ---- passes ---- */
 
 void tokenizer__squeeze(tokenizer *t) {
     const points *s = &t->in;
@@ -61,17 +54,15 @@ void tokenizer__squeeze(tokenizer *t) {
         else if (t->out.n && t->out.at[t->out.n - 1] != ' ') points_add(&t->out, ' ');
     }
     while (t->out.n && t->out.at[t->out.n - 1] == ' ') t->out.n--;
-    tokenizer__swap(t);
 }
 
-/* Also the spaces at both ends that were next to them: rules ask what stands at the end of a line. */
+/* Also removes spaces at both ends, because rules look at the last character of a line. */
 static void drop_controls(tokenizer *t) {
     for (size_t i = 0; i < t->in.n; i++) {
         const uint32_t c = t->in.at[i];
         if (c >= ' ' && (c != ' ' || t->out.n)) points_add(&t->out, c);
     }
     while (t->out.n && t->out.at[t->out.n - 1] == ' ') t->out.n--;
-    tokenizer__swap(t);
 }
 
 static void pad_symbols(tokenizer *t) {
@@ -82,7 +73,6 @@ static void pad_symbols(tokenizer *t) {
         points_add(&t->out, c);
         if (pad) points_add(&t->out, ' ');
     }
-    tokenizer__swap(t);
 }
 
 static void split_hyphens(tokenizer *t) {
@@ -93,7 +83,6 @@ static void split_hyphens(tokenizer *t) {
         points_add_text(&t->out, " @-@ ");
         i++;
     }
-    tokenizer__swap(t);
 }
 
 static void join_stops(tokenizer *t) {
@@ -109,7 +98,6 @@ static void join_stops(tokenizer *t) {
         points_add(&t->out, (uint32_t)(STOPS + n));
         if ((i += n) < s->n) points_add(&t->out, ' ');
     }
-    tokenizer__swap(t);
 }
 
 /* Commas are tokens unless they stand between numbers. */
@@ -121,7 +109,6 @@ static void comma_behind(tokenizer *t) {
         points_add_text(&t->out, " , ");
         i++;
     }
-    tokenizer__swap(t);
 }
 
 static void comma_before(tokenizer *t) {
@@ -137,7 +124,6 @@ static void comma_before(tokenizer *t) {
             points_add(&t->out, s->at[i]);
         }
     }
-    tokenizer__swap(t);
 }
 
 /* ---- apostrophes ---- */
@@ -150,7 +136,7 @@ static bool number(const tokenizer *t, uint32_t c) { return (void)t, unicode_is_
 static bool neither(const tokenizer *t, uint32_t c) { return no_letter(t, c) && !unicode_is_number(c); }
 static bool is_s(const tokenizer *t, uint32_t c) { return (void)t, c == 's'; }
 
-/* What an apostrophe becomes between two such characters. */
+/* What an apostrophe between two such characters becomes. */
 typedef struct apostrophe_rule {
     character_test before, behind;
     const char *becomes;
@@ -174,7 +160,7 @@ static void split_apostrophes(tokenizer *t, const apostrophe_rule *rule) {
         points_add(&t->out, s->at[i + 2]);
         i += 2;
     }
-    tokenizer__swap(t);
+    points_swap(&t->in, &t->out);
 }
 
 static void pad_apostrophes(tokenizer *t) {
@@ -182,13 +168,12 @@ static void pad_apostrophes(tokenizer *t) {
         if (t->in.at[i] == '\'') points_add_text(&t->out, " ' ");
         else points_add(&t->out, t->in.at[i]);
     }
-    tokenizer__swap(t);
 }
 
 static void apostrophes(tokenizer *t) {
     const bool romance = strcmp(t->language, "fr") == 0 || strcmp(t->language, "it") == 0;
     const apostrophe_rule *rules = strcmp(t->language, "en") == 0 ? english : romance ? french : NULL;
-    if (!rules) pad_apostrophes(t);
+    if (!rules) tokenizer__run(t, pad_apostrophes);
     for (; rules && rules->before; rules++) split_apostrophes(t, rules);
 }
 
@@ -210,7 +195,7 @@ static word word_from(const points *s, size_t i) {
     return w;
 }
 
-/* Whether the full stop at the end of a word belongs to it. */
+/* Whether the full stop at the end of a word is part of it. */
 static bool keeps_stop(const tokenizer *t, const word *w) {
     const points *s = &t->in;
     bool stop = false, any_letter = false;
@@ -241,12 +226,11 @@ static void split_stops(tokenizer *t) {
             points_add(&t->out, s->at[i]);
         }
     }
-    const size_t n = t->out.n; /* at the very end: .' */
+    const size_t n = t->out.n; /* splits .' at the end of the line */
     if (n > 1 && t->out.at[n - 1] == '\'' && t->out.at[n - 2] == '.') {
         t->out.n -= 2;
         points_add_text(&t->out, n == 2 || t->out.at[n - 3] == ' ' ? ". '" : " . '");
     }
-    tokenizer__swap(t);
 }
 
 /* ---- all of them ---- */
@@ -263,22 +247,21 @@ static void write_out(tokenizer *t) {
             points_add(&t->out, c);
         }
     }
-    tokenizer__swap(t);
 }
 
 char *tokenizer_split(tokenizer *t, text_slice line) {
     size_t n;
     t->in.n = t->out.n = 0;
     points_add_slice(&t->in, line);
-    tokenizer__squeeze(t);
-    drop_controls(t);
-    pad_symbols(t);
-    if (t->options.split_hyphens) split_hyphens(t);
-    join_stops(t);
-    comma_behind(t);
-    comma_before(t);
+    tokenizer__run(t, tokenizer__squeeze);
+    tokenizer__run(t, drop_controls);
+    tokenizer__run(t, pad_symbols);
+    if (t->options.split_hyphens) tokenizer__run(t, split_hyphens);
+    tokenizer__run(t, join_stops);
+    tokenizer__run(t, comma_behind);
+    tokenizer__run(t, comma_before);
     apostrophes(t);
-    split_stops(t);
-    write_out(t);
+    tokenizer__run(t, split_stops);
+    tokenizer__run(t, write_out);
     return points_utf8(&t->in, &n);
 }

@@ -1,4 +1,4 @@
-/* tokenizer_internal.h - what tokenizer.c and detokenizer.c share. */
+/* tokenizer_internal.h - shared by tokenizer.c and detokenizer.c. */
 #ifndef TOKENIZER_INTERNAL_H
 #define TOKENIZER_INTERNAL_H
 
@@ -12,14 +12,14 @@ struct tokenizer {
     tokenizer_options options;
     char language[16];
     const prefixes *prefixes;
-    bool han, hangul, kana; /* letters too */
-    points in, out;         /* of the rule that is applied */
+    bool han, hangul, kana; /* count as letters */
+    points in, out;         /* of the current pass */
 };
 
 bool tokenizer__is_letter(const tokenizer *t, uint32_t c);
-/* What was written is what the next rule reads. */
-void tokenizer__swap(tokenizer *t);
-/* White space to single spaces, none at the ends. */
+/* Runs a pass; its output becomes the input of the next. */
+void tokenizer__run(tokenizer *t, void (*pass)(tokenizer *t));
+/* A pass: white space becomes single spaces, none at the ends. */
 void tokenizer__squeeze(tokenizer *t);
 /* "&amp;" for '&'; NULL: the character stays. */
 const char *tokenizer__entity_of(uint32_t c);

@@ -1,7 +1,3 @@
-/* unicode.c - see unicode.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/unicode.h"
 
 typedef struct unicode_range {
@@ -31,14 +27,8 @@ uint32_t unicode_next(text_slice *rest) {
 }
 
 size_t unicode_put(uint32_t c, char out[4]) {
-    if (c >= 0xdc00 && c < 0xdd00) c -= 0xdc00; /* a byte that was not UTF-8 */
-    else if (c >= 0x80) {
-        const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-        for (size_t i = n - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
-        out[0] = (char)(c | (0xf00u >> n & 0xffu));
-        return n;
-    }
-    out[0] = (char)c;
+    if (c < 0xdc00 || c >= 0xdd00) return text_put_code_point(c, out);
+    out[0] = (char)(c - 0xdc00); /* a byte that was not UTF-8 */
     return 1;
 }
 

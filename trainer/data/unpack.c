@@ -1,7 +1,3 @@
-/* unpack.c - see unpack.h. zlib and libzstd are optional: CMakeLists.txt says which there are.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/unpack.h"
 
 #include <stdlib.h>
@@ -68,13 +64,14 @@ void unpacker_free(unpacker *u) {
 static const char *run_gzip(unpacker *u, const char *in, size_t *n_in, char *out, size_t *n_out) {
     z_stream *z = &u->gzip;
     const uInt room = (uInt)(*n_out < 1u << 30 ? *n_out : 1u << 30), all = (uInt)*n_in;
-    z->next_in = (Bytef *)(size_t)in; /* zlib does not write there, and says so only if asked */
+    z->next_in = (Bytef *)(size_t)in; /* zlib does not write to it */
     z->avail_in = all;
     z->next_out = (Bytef *)out;
     z->avail_out = room;
     const char *fault = NULL;
     int status = Z_OK;
-    while ((status == Z_OK || z->avail_in) && z->avail_out && !fault) { /* without input, too: it may hold text back */
+    while ((status == Z_OK || z->avail_in) && z->avail_out &&
+           !fault) { /* even without input: zlib may hold text back */
         if (u->done && z->avail_in && inflateReset(z) != Z_OK) fault = "out of memory"; /* another member */
         if (u->done && !z->avail_in) break;
         status = inflate(z, Z_NO_FLUSH);
@@ -98,7 +95,7 @@ static const char *run_zstd(unpacker *u, const char *in, size_t *n_in, char *out
         const size_t left = ZSTD_decompressStream(u->zstd, &to, &from);
         if (ZSTD_isError(left)) return "damaged zstd data";
         u->done = left == 0;
-        more = to.pos > before || from.pos > taken; /* without input, too: it may hold text back */
+        more = to.pos > before || from.pos > taken; /* even without input: libzstd may hold text back */
     }
     *n_in = from.pos;
     *n_out = to.pos;

@@ -1,7 +1,3 @@
-/* base64.c - see base64.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "support/base64.h"
 
 #include <string.h>
@@ -22,7 +18,7 @@ void base64_encode(const void *bytes, size_t n, char *out) {
     *out = '\0';
 }
 
-/* Six bits; -1: no letter. */
+/* The six bits of a letter; -1: not base64. */
 static int value_of(char c) {
     const char *at = c ? strchr(letters, c) : NULL;
     return at ? (int)(at - letters) : -1;

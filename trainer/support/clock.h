@@ -1,4 +1,4 @@
-/* clock.h - the time in seconds. */
+/* clock.h - time in seconds. */
 #ifndef ADAMOD_SUPPORT_CLOCK_H
 #define ADAMOD_SUPPORT_CLOCK_H
 
@@ -10,10 +10,10 @@ static inline double clock_read(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Since some moment, never set back: to measure how long something takes. */
+/* Never set back: for measuring durations. */
 static inline double clock_seconds(void) { return clock_read(CLOCK_MONOTONIC); }
 
-/* Since 1970: what the time is. */
+/* Since 1970. */
 static inline double clock_wall_seconds(void) { return clock_read(CLOCK_REALTIME); }
 
 #endif

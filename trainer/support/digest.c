@@ -1,14 +1,10 @@
-/* digest.c - see digest.h. Both work on blocks of 64 bytes and end with the number of bits; SHA-256 has the higher byte
- * of a word first, MD5 the lower.
- *
- * SPDX-License-Identifier: MIT
- */
+/* Both digests work on blocks of 64 bytes and end with the number of bits. SHA-256 is big-endian, MD5 little-endian. */
 #include "support/digest.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* The fractions of cube roots of the first primes, and those of sines, as the standards have them. */
+/* Fractions of the cube roots of the first primes (SHA-256) and of sines (MD5), from the standards. */
 static const uint32_t sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -33,10 +29,9 @@ static const uint32_t md5_constants[64] = {
 static uint32_t rotate_left(uint32_t x, int n) { return x << n | x >> (32 - n); }
 static uint32_t rotate_right(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-/* Byte i of a word in memory is bits 8 i of it, or for SHA-256 those of 3 - i. */
-static uint32_t load(const uint8_t *b, bool high_first) {
+static uint32_t load(const uint8_t *b, bool big_endian) {
     const uint32_t x = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-    return high_first ? x << 24 | (x & 0xff00) << 8 | (x >> 8 & 0xff00) | x >> 24 : x;
+    return big_endian ? x << 24 | (x & 0xff00) << 8 | (x >> 8 & 0xff00) | x >> 24 : x;
 }
 
 static void sha256_block(uint32_t state[8], const uint8_t *block) {

@@ -1,14 +1,10 @@
-/* digest.h - SHA-256 (FIPS 180-4) and MD5 (RFC 1321) of data, to tell whether a file is the one that was published. MD5
- * finds damage, not forgery.
+/* digest.h - SHA-256 (FIPS 180-4) and MD5 (RFC 1321), to verify downloads. MD5 detects damage, not forgery.
  *
  *     digest d;
  *     char hex[DIGEST_HEX];
  *     digest_start(&d, DIGEST_SHA256);
  *     digest_add(&d, "abc", 3);
- *     digest_end(&d, hex);                             // "ba7816bf..."
- *
- * SPDX-License-Identifier: MIT
- */
+ *     digest_end(&d, hex);                             // "ba7816bf..." */
 #ifndef ADAMOD_DIGEST_H
 #define ADAMOD_DIGEST_H
 
@@ -16,7 +12,7 @@
 #include <stdint.h>
 
 typedef enum digest_kind { DIGEST_SHA256, DIGEST_MD5 } digest_kind;
-enum { DIGEST_HEX = 65 }; /* room for either in hexadecimal digits */
+enum { DIGEST_HEX = 65 }; /* enough for either digest in hexadecimal */
 
 typedef struct digest {
     digest_kind kind;

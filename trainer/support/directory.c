@@ -1,7 +1,3 @@
-/* directory.c - see directory.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #define _FILE_OFFSET_BITS 64
 #include "support/directory.h"
 
@@ -10,7 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What is there needs no permission to be made, whatever mkdir says. What another process has removed since is made again. */
+/* An existing directory is fine even if mkdir reports another error, such as missing permission. Tries again if another
+ * process removes it in between. */
 static int make_one(const char *path, bool *made) {
     enum { TRIES = 10 };
     struct stat found;

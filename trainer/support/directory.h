@@ -1,14 +1,11 @@
-/* directory.h - a directory with all those above it.
- *
- * SPDX-License-Identifier: MIT
- */
+/* directory.h - makes a directory and its parents. */
 #ifndef ADAMOD_DIRECTORY_H
 #define ADAMOD_DIRECTORY_H
 
 #include <stdbool.h>
 
-/* 0, also if it is there, or the errno of the first that cannot be made: ENOTDIR where a file is in the way. *made, which
- * may be NULL, tells whether the last one was not there. */
+/* Returns 0, also if the directory exists, or the errno of the first that cannot be made: ENOTDIR if a file is in the way.
+ * Stores in *made, unless NULL, whether path itself is new. */
 int directory_make(const char *path, bool *made);
 
 #endif

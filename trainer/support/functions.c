@@ -1,4 +1,3 @@
-/* Loads libraries by tables of their functions. */
 #define _GNU_SOURCE
 #include "support/functions.h"
 

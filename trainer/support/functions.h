@@ -1,4 +1,11 @@
-/* functions.h - the functions of a library that a program uses where there is one, and does without where there is none. */
+/* functions.h - loads the functions of an optional shared library.
+ *
+ *     #define FUNCTIONS(F) F(init, curl_easy_init) F(perform, curl_easy_perform)
+ *     static struct {
+ *         FUNCTIONS(FUNCTION_FIELD)
+ *     } curl;
+ *     #define PLACE(field, name) {#name, &curl.field},
+ *     const function_place functions[] = {FUNCTIONS(PLACE){NULL, NULL}}; */
 #ifndef ADAMOD_SUPPORT_FUNCTIONS_H
 #define ADAMOD_SUPPORT_FUNCTIONS_H
 
@@ -9,10 +16,11 @@ typedef struct function_place {
     void *function; /* where to store it: a pointer to a pointer to a function */
 } function_place;
 
-/* Loads the library that the environment variable names (NULL: none may), or else the first that there is of NAMES, a list
- * that ends with NULL; then stores all the FUNCTIONS, a list that ends with {NULL, NULL}. The library, and *named (NULL: not
- * wanted) is what it was loaded as, good until the environment changes. NULL if none can be loaded
- * or a function is missing: those before it are stored. */
+#define FUNCTION_FIELD(field, name) __typeof__(name) *field;
+
+/* Loads the library named by an environment variable (NULL: none), or else the first of names that exists, and stores the
+ * functions. Both lists end with NULL. Returns the library and stores its name in *named, unless NULL; the name is valid
+ * until the environment changes. Returns NULL if no library or one of the functions cannot be loaded. */
 void *functions_load(const char *const *names, const char *variable, const function_place *functions,
                      const char **named);
 

@@ -1,15 +1,13 @@
-/* json.h - JSON text, written from its beginning to its end; commas come by themselves.
+/* json.h - the JSON writer of the whole program: builds the text in memory and adds commas by itself.
  *
- *     json j = {0};
+ *     json j = {.spaced = true};
  *     json_open(&j, '{');
  *     json_key(&j, "loss");
  *     json_number(&j, 0.5);
- *     json_close(&j, '}');                             // {"loss":0.5}
- *     if (j.failed) ...                                // memory ran out somewhere
- *     json_free(&j);
- *
- * SPDX-License-Identifier: MIT
- */
+ *     json_close(&j, '}');                             // {"loss": 0.5}
+ *     if (j.failed) ...                                // out of memory
+ *     fputs(j.text, stdout);
+ *     json_free(&j); */
 #ifndef ADAMOD_JSON_H
 #define ADAMOD_JSON_H
 
@@ -18,9 +16,10 @@
 #include <stdint.h>
 
 typedef struct json {
-    char *text; /* terminated once anything was written */
+    char *text; /* n bytes and a terminating 0; NULL before the first addition */
     size_t n, room;
     bool failed;
+    bool spaced; /* with a space after each comma and colon */
 } json;
 
 void json_free(json *j);
@@ -28,17 +27,17 @@ void json_free(json *j);
 void json_open(json *j, char bracket);  /* '{' or '[' */
 void json_close(json *j, char bracket); /* '}' or ']' */
 void json_key(json *j, const char *key);
-/* NULL becomes null. What is not UTF-8 becomes U+FFFD, byte by byte, so that a bad line of a corpus spoils nothing. */
+/* NULL becomes null. Each byte that is not UTF-8 becomes U+FFFD. */
 void json_string(json *j, const char *text);
 void json_pair(json *j, const char *key, const char *text); /* a key and its string */
 void json_integer(json *j, int64_t x);
 void json_boolean(json *j, bool x);
-/* NaN and infinities become null: JSON has no others. */
-void json_number(json *j, double x);
-/* After the outermost value, for files with a value in each line. */
+void json_number(json *j, double x);      /* NaN and infinities, which JSON lacks, become null */
+void json_raw(json *j, const char *text); /* a value that is JSON already */
+/* Ends a line after the outermost value, for files with one value per line. */
 void json_end_line(json *j);
 
-/* A finite number in the fewest digits that give it back exactly: "0.1", "1e-08". Returns out. */
+/* Writes a number in the fewest digits that read back as exactly x: "0.1", "1e-08". Returns out. */
 const char *json_shortest(double x, char out[32]);
 
 #endif

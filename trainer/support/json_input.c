@@ -1,7 +1,3 @@
-/* json_input.c - see json_input.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "support/json_input.h"
 
 #include "support/text.h"
@@ -47,7 +43,7 @@ void json_input_end(json_input *in) {
 
 /* ---- Strings ----------------------------------------------------------------------------------------------------- */
 
-/* Where a text goes; full once a code point had no room, so that no later one slips in behind a gap. */
+/* Output text; full from the first character on that did not fit, so that no shorter one is added after a gap. */
 typedef struct sink {
     char *out;
     size_t size, n;
@@ -62,22 +58,11 @@ static void put(sink *to, const char *bytes, size_t n) {
 }
 
 static void put_code(sink *to, unsigned code) {
-    char b[4];
-    size_t n = 0;
-    if (!code) code = 0xfffd;
-    if (code < 0x80) b[n++] = (char)code;
-    else if (code < 0x800) b[n++] = (char)(0xc0 | code >> 6);
-    else if (code < 0x10000) b[n++] = (char)(0xe0 | code >> 12), b[n++] = (char)(0x80 | (code >> 6 & 0x3f));
-    else {
-        b[n++] = (char)(0xf0 | code >> 18);
-        b[n++] = (char)(0x80 | (code >> 12 & 0x3f));
-        b[n++] = (char)(0x80 | (code >> 6 & 0x3f));
-    }
-    if (code >= 0x80) b[n++] = (char)(0x80 | (code & 0x3f));
-    put(to, b, n);
+    char bytes[4];
+    put(to, bytes, text_put_code_point(code ? code : 0xfffd, bytes));
 }
 
-/* Four hexadecimal digits; -1 if they are not there. */
+/* Takes four hexadecimal digits; -1: there are none. */
 static long hex4(json_input *in) {
     long code = 0;
     if (in->end - in->at < 4) return -1;
@@ -93,7 +78,7 @@ static long hex4(json_input *in) {
     return code;
 }
 
-/* What follows "\u"; beyond U+FFFF it takes two of them. */
+/* Takes what follows "\u". A character beyond U+FFFF has two such escapes. */
 static bool take_unicode(json_input *in, sink *to) {
     long code = hex4(in);
     if (code >= 0xd800 && code < 0xdc00 && in->end - in->at > 2 && in->at[0] == '\\' && in->at[1] == 'u') {
@@ -163,7 +148,7 @@ static bool take_one_of(json_input *in, const char *set) {
     return true;
 }
 
-/* -0.5e+3: what strtod would take besides (hexadecimal, "inf", a leading "+") is not JSON. */
+/* Takes "-0.5e+3", but not hexadecimal, "inf" or a leading "+", which strtod would accept. */
 static bool take_number(json_input *in) {
     (void)peek(in);
     (void)take_one_of(in, "-");

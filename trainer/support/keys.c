@@ -15,7 +15,7 @@ key_shown key_show(const char *text) {
     key_shown out;
     size_t end = sizeof out.text - 4;
     if ((size_t)snprintf(out.text, sizeof out.text, "%s", text) < sizeof out.text) return out;
-    while (end && ((unsigned char)out.text[end] & 0xc0) == 0x80) end--; /* not within a code point */
+    while (end && ((unsigned char)out.text[end] & 0xc0) == 0x80) end--; /* not within a character */
     memcpy(out.text + end, "...", 4);
     return out;
 }
@@ -90,15 +90,22 @@ bool key_parse_number(const char *text, double *out) {
     return !*c;
 }
 
-static bool is_choice(const char *choices, const char *text) {
-    const size_t n = strlen(text);
-    for (const char *c = choices; *c; c += *c == ' ') {
-        const size_t length = strcspn(c, " ");
-        if (length == n && memcmp(c, text, n) == 0) return true;
-        c += length;
+/* Takes the next item of a list from its front. */
+static bool next_item(const char **list, const char *separator, text_slice *item) {
+    if (!**list) return false;
+    *item = (text_slice){*list, strcspn(*list, separator)};
+    *list += item->n + (item->bytes[item->n] != '\0');
+    return true;
+}
+
+static bool has_item(const char *list, const char *separator, text_slice wanted) {
+    for (text_slice item; next_item(&list, separator, &item);) {
+        if (item.n == wanted.n && memcmp(item.bytes, wanted.bytes, item.n) == 0) return true;
     }
     return false;
 }
+
+bool key_lists(const char *list, const char *choice) { return has_item(list, ",", text_of(choice)); }
 
 int key_check_text(const char *name, const char *text, size_t room) {
     if (strlen(text) >= room) return adamod__refuse("%s is longer than %zu bytes", key_show(name).text, room - 1);
@@ -115,7 +122,7 @@ int key_check_text(const char *name, const char *text, size_t room) {
 }
 
 static int set_text(const key_spec *k, const char *name, const char *text, char *field) {
-    if (k->kind == KEY_CHOICE && !is_choice(k->choices, text)) return wrong_value(k, name, text);
+    if (k->kind == KEY_CHOICE && !has_item(k->choices, " ", text_of(text))) return wrong_value(k, name, text);
     if (key_check_text(name, text, k->size)) return -1;
     memset(field, 0, k->size); /* so that equal settings have equal bytes */
     memcpy(field, text, strlen(text));
@@ -139,22 +146,10 @@ static int set_number(const key_spec *k, const char *name, const char *text, cha
     return 0;
 }
 
-bool key_lists(const char *list, const char *choice) {
-    const size_t n = strlen(choice);
-    for (const char *c = list; *c; c += *c == ',') {
-        const size_t length = strcspn(c, ",");
-        if (length == n && memcmp(c, choice, n) == 0) return true;
-        c += length;
-    }
-    return false;
-}
-
 bool key_pattern(const char *patterns, int index, char out[128]) {
-    for (const char *c = patterns; *c; c += *c == ',') {
-        const int length = (int)strcspn(c, ",");
-        snprintf(out, 128, "%.*s", length, c);
+    for (text_slice item; next_item(&patterns, ",", &item);) {
+        snprintf(out, 128, "%.*s", (int)item.n, item.bytes);
         if (index-- == 0) return true;
-        c += length;
     }
     return false;
 }
@@ -167,26 +162,25 @@ bool key_matches(const char *patterns, const char *name) {
     return false;
 }
 
-/* Kept in the order of the choices, so that the same list is the same text. */
+/* Sorts the list as the choices are, so that equal lists are equal texts. */
 static int set_list(const key_spec *k, const char *name, const char *text, char *field) {
-    char given[128] = "", sorted[128] = "", word[64];
+    char given[128] = "", sorted[128] = "";
     size_t used = 0, n = 0;
     for (const char *c = text; *c && used + 1 < sizeof given; c++) {
         if (*c != ' ') given[used++] = *c;
     }
-    for (const char *c = k->choices; *c; c += *c == ' ') {
-        const size_t length = strcspn(c, " ");
-        snprintf(word, sizeof word, "%.*s", (int)length, c);
-        if (key_lists(given, word)) n += (size_t)snprintf(sorted + n, sizeof sorted - n, "%s%s", n ? "," : "", word);
-        c += length;
+    const char *choices = k->choices;
+    for (text_slice c; next_item(&choices, " ", &c);) {
+        if (!has_item(given, ",", c)) continue;
+        n += (size_t)snprintf(sorted + n, sizeof sorted - n, "%s%.*s", n ? "," : "", (int)c.n, c.bytes);
     }
-    if (n != used || used >= k->size) return wrong_value(k, name, text); /* something else is there */
+    if (n != used || used >= k->size) return wrong_value(k, name, text); /* it has other words, or one twice */
     memset(field, 0, k->size);
     memcpy(field, sorted, n);
     return 0;
 }
 
-/* Without spaces around commas, so that "3, 4" is "3,4". */
+/* Removes spaces around commas: "3, 4" becomes "3,4". */
 static int set_separated(const key_spec *k, const char *name, const char *text, char *field) {
     char *plain = strdup(text);
     size_t n = 0;

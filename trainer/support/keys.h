@@ -1,5 +1,5 @@
-/* keys.h - tables of keys: the fields of a struct by dotted name ("train.steps"), with type, bounds, default and help. A
- * task or a model owns a table; recipes read, write, check and explain the keys of all tables alike.
+/* keys.h - tables of recipe keys: the fields of a struct by dotted name ("train.steps"), with type, bounds, default and
+ * help. Tasks and models own tables; recipes read, write, check and explain the keys of all tables alike.
  *
  *     typedef struct lstm_settings {
  *         struct { int layers; double dropout; } model;
@@ -8,10 +8,7 @@
  *         WHOLE_KEY(lstm_settings, model.layers, "3", 1, 100, STRICT, "one upon the other"),
  *         REAL_KEY(lstm_settings, model.dropout, "0.4", 0, 1, true, STRICT, "of the output"),
  *     };
- *     const key_table lstm_keys = {keys, sizeof keys / sizeof *keys, sizeof(lstm_settings)};
- *
- * SPDX-License-Identifier: MIT
- */
+ *     const key_table lstm_keys = {keys, sizeof keys / sizeof *keys, sizeof(lstm_settings)}; */
 #ifndef ADAMOD_KEYS_H
 #define ADAMOD_KEYS_H
 
@@ -36,16 +33,16 @@ typedef struct key_spec {
     const char *path;
     size_t offset, size;  /* of the field: char[], int, int64_t, uint64_t, double, bool or key_span */
     const char *standard; /* the default, as text */
-    double low, high;     /* of numbers; none needs more than the 53 bits of a double */
+    double low, high;     /* bounds of numbers, none of which needs more than 53 bits */
     const char *help;
     const char *choices; /* separated by spaces */
     key_kind kind;
-    bool below;           /* high itself is too much */
-    bool loose;           /* another value may continue a run */
-    const char *expected; /* of many choices, in fewer words; NULL: all are named */
+    bool below;           /* values must be below high, not equal */
+    bool loose;           /* may differ when a run is continued */
+    const char *expected; /* short text in place of the list of choices; NULL: the list */
 } key_spec;
 
-/* How long or how often, in updates ("100") or epochs ("1 epoch", "0.5 epochs"). One of them, or both, is 0. */
+/* A duration in updates ("100") or epochs ("1 epoch", "0.5 epochs"). At least one of them is 0. */
 typedef struct key_span {
     int64_t updates;
     double epochs;
@@ -74,14 +71,13 @@ typedef struct key_table {
     { #field, KEY_AT(type, field), standard, 0, 0, help, NULL, KEY_SWITCH, false, loose, NULL }
 #define SPAN_KEY(type, field, standard, loose, help)                                                                   \
     { #field, KEY_AT(type, field), standard, 0, KEY_MOST_UPDATES, help, NULL, KEY_SPAN, false, loose, NULL }
-/* Some of the choices, or none, in any order: "biases,norms", in YAML [biases, norms] too. */
+/* A list of choices, possibly empty: "biases,norms", or [biases, norms] in YAML. */
 #define LIST_KEY(type, field, choices, loose, help)                                                                    \
     { #field, KEY_AT(type, field), "", 0, 0, help, choices, KEY_LIST, false, loose, NULL }
-/* A text of numbers, "3,4,6,3", in YAML [3, 4, 6, 3] too; how many and which, its owner checks. */
+/* A list of numbers: "3,4,6,3", or [3, 4, 6, 3] in YAML. Its owner checks them. */
 #define NUMBERS_KEY(type, field, standard, loose, help)                                                                \
     { #field, KEY_AT(type, field), standard, 0, 0, help, NULL, KEY_NUMBERS, false, loose, NULL }
-
-/* Patterns of names, "stem.*,*.bias", in YAML [stem.*, '*.bias'] too. */
+/* Patterns of names: "stem.*,*.bias", or [stem.*, '*.bias'] in YAML. */
 #define PATTERNS_KEY(type, field, loose, help)                                                                         \
     { #field, KEY_AT(type, field), "", 0, 0, help, NULL, KEY_PATTERNS, false, loose, NULL }
 
@@ -90,36 +86,36 @@ typedef struct key_table {
 #define KEY_MOST_INT 2147483647.0
 #define KEY_MOST_SEED 9007199254740991.0
 
-/* Sets a field from text. It fails with "NAME is 'x', expected a whole number from 1 to 9". name stands for the key in
- * messages. A path must be absolute already. A text keeps no bytes of what was there before. */
+/* Sets a field from text, or fails with "NAME is 'x', expected a whole number from 1 to 9". A path must be absolute
+ * already. Unused bytes of a text field are cleared. */
 int key_set(const key_spec *k, const char *name, const char *text, void *settings);
 
-/* Whether a list names this choice. */
+/* Whether a list ("biases,norms") has this choice. */
 bool key_lists(const char *list, const char *choice);
 
-/* Whether one of the patterns matches a name: "stem.*,*.bias", where * is any text and ? any character, as in a shell. */
+/* Whether one of the patterns, with * and ? as in a shell, matches a name. */
 bool key_matches(const char *patterns, const char *name);
-/* Pattern number index, in out; false: there are not so many. */
+/* Copies pattern number index to out. False if there are fewer. */
 bool key_pattern(const char *patterns, int index, char out[128]);
 
-/* The way back. Returns out, or the text in the settings itself. */
+/* Formats a field as text. Returns out, or the field itself if it is text. */
 const char *key_text(const key_spec *k, const void *settings, char out[32]);
 
-/* "a whole number from 1 to 1000", "words or characters". Returns out. */
+/* Describes the valid values: "a whole number from 1 to 1000". Returns out. */
 const char *key_expected(const key_spec *k, char *out, size_t size);
 
-/* UTF-8 without control characters that fits into room bytes. */
+/* Fails unless text is UTF-8 without control characters and fits into room bytes. */
 int key_check_text(const char *name, const char *text, size_t room);
 
-/* Decimal, with a fraction and an exponent if wanted: no hexadecimal, no infinity, nothing before or after. */
+/* Reads a decimal number with an optional fraction and exponent. False for anything else, such as "0x1", "inf" or " 1". */
 bool key_parse_number(const char *text, double *out);
 
-/* The key of this path, or NULL. */
+/* NULL: there is none. */
 const key_spec *key_find(const key_table *table, const char *path);
 
 void key_defaults(const key_table *table, void *settings);
 
-/* The beginning of a text that came from outside, for messages. */
+/* The beginning of a text from users or files, for messages. */
 typedef struct key_shown {
     char text[48];
 } key_shown;

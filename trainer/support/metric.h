@@ -1,7 +1,4 @@
-/* metric.h - what a task measures, as data: whoever records, shows, compares or ranks it needs to know nothing else.
- *
- * SPDX-License-Identifier: MIT
- */
+/* metric.h - describes a metric of a task: all that recording, showing, comparing and ranking need. */
 #ifndef ADAMOD_METRIC_H
 #define ADAMOD_METRIC_H
 
@@ -13,27 +10,25 @@
 typedef enum metric_better { METRIC_LOWER = -1, METRIC_NEITHER = 0, METRIC_HIGHER = 1 } metric_better;
 
 typedef struct metric {
-    const char *name;     /* in files and keys: "bleu" */
-    const char *label;    /* for people, where room is short: "BLEU" */
-    const char *about;    /* for people, in a sentence: "exact translations" */
-    const char *unit;     /* follows the number: "%"; "": none */
-    double scale;         /* what is shown is the number in files times this: 100 for a share shown in percent */
-    int decimals;         /* shown */
-    metric_better better; /* which direction */
-    bool headline;        /* a result: in tables, figures and progress lines. Others are recorded and printed only. */
-    const char
-        *signature; /* how exactly it is measured, for those who compare numbers ("nrefs:1|case:mixed|..."); NULL:
-                              its name says all */
+    const char *name;      /* in files and keys: "bleu" */
+    const char *label;     /* short, for people: "BLEU" */
+    const char *about;     /* in a sentence: "exact translations" */
+    const char *unit;      /* follows the number: "%"; "": none */
+    double scale;          /* shown is the number in files times this: 100 for percent */
+    int decimals;          /* shown */
+    metric_better better;  /* which direction */
+    bool headline;         /* in tables, figures and progress lines; others are only recorded and printed */
+    const char *signature; /* how exactly it is measured ("nrefs:1|case:mixed|..."); NULL: the name says all */
 } metric;
 
-/* A number as people read it: one of a million or more, as the perplexity of a model that diverges, in three digits. */
+/* Formats a number for people. A million or more, such as the perplexity of a diverging model, gets three digits. */
 static inline const char *metric_number(double x, int decimals, char out[32]) {
     if (fabs(x) < 1e6) snprintf(out, 32, "%.*f", decimals, x);
     else snprintf(out, 32, "%.3g", x);
     return out;
 }
 
-/* What was found where a bound was asked for: in two decimals, or as many more as it takes to tell it from the bound. */
+/* Formats a measured value that is compared with a bound: two decimals, or more if needed to differ from the bound. */
 static inline const char *metric_beside(double found, double bound, char out[32]) {
     for (int decimals = 2; decimals <= 12; decimals++) {
         snprintf(out, 32, "%.*f", decimals, found);

@@ -1,5 +1,5 @@
-/* Counter-based random numbers: Philox 4x32-10 (Salmon et al., SC 2011). A number follows from a key and an index alone,
- * so masks need not be stored, runs repeat, and every backend draws the same. */
+/* random.h - counter-based random numbers: Philox 4x32-10 (Salmon et al., SC 2011). A number depends on a key and an index
+ * alone, so masks need not be stored, runs repeat, and all backends draw the same numbers. */
 #ifndef ADAMOD_NN_RANDOM_H
 #define ADAMOD_NN_RANDOM_H
 
@@ -16,7 +16,7 @@ typedef struct nn_random4 {
     uint32_t x[4];
 } nn_random4;
 
-/* All 64 bits; on a device by the one instruction there is for it, which the compiler does not find. */
+/* The 64-bit product. On a device, the compiler does not find the instruction by itself. */
 NN_RANDOM uint64_t nn_wide_product(uint32_t a, uint32_t b) {
 #ifdef __CUDA_ARCH__
     uint64_t p;
@@ -47,7 +47,7 @@ NN_RANDOM uint64_t nn_mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* The key of a stream of numbers, from what names it; the first half is the same for all streams of a run. */
+/* The key of a stream of numbers. nn_run_key is its first half, the same for all streams of a step. */
 NN_RANDOM uint64_t nn_run_key(uint64_t seed, uint64_t step) {
     return nn_mix(nn_mix(seed + 0x9e3779b97f4a7c15u) + step);
 }

@@ -1,7 +1,3 @@
-/* text.c - see text.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,15 +46,14 @@ void text_line(FILE *out, const char *format, ...) {
 /* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
 
 size_t text_code_point(text_slice text) {
-    const unsigned char *b = (const unsigned char *)text.bytes;
     if (!text.n) return 0;
-    if (b[0] < 0x80) return 1;
-    size_t n = b[0] < 0xc2 ? 0 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : b[0] < 0xf5 ? 4 : 0;
-    if (!n || text.n < n) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((b[i] & 0xc0) != 0x80) return 0;
-    if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xf0 && b[1] < 0x90)) return 0;   /* overlong */
-    if ((b[0] == 0xed && b[1] >= 0xa0) || (b[0] == 0xf4 && b[1] >= 0x90)) return 0; /* surrogate, above U+10FFFF */
+    return (unsigned char)*text.bytes < 0x80 ? 1 : adamod__utf8_length(text.bytes, text.n);
+}
+
+size_t text_put_code_point(uint32_t code, char out[4]) {
+    const size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, code >>= 6) out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)(n == 1 ? code : code | (0xf00u >> n & 0xffu));
     return n;
 }
 
@@ -116,9 +112,9 @@ int64_t text_count_lines(text_slice text) {
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* Reads to the end of fd, whatever it is; expected is a guess of how much that will be. 0, or an errno. */
+/* Reads to the end of fd, about `expected` bytes. Returns 0 or an errno. */
 static int read_all(int fd, size_t expected, char **bytes, size_t *n) {
-    size_t room = expected + 1; /* one more, so that the end is seen without growing */
+    size_t room = expected + 1; /* one more, to see the end without growing */
     char *to = malloc(room);
     *n = 0;
     for (ssize_t got = 1; to && got;) {

@@ -1,7 +1,4 @@
-/* text.h - UTF-8 text: files of lines, lines of tokens. What vocab.c, corpus.c and bleu.c stand on.
- *
- * SPDX-License-Identifier: MIT
- */
+/* text.h - UTF-8 text: characters, tokens, lines and files. */
 #ifndef TEXT_H
 #define TEXT_H
 
@@ -9,10 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What a token is: a word, that is a run of anything but ASCII spaces; or a code point, spaces included. */
+/* A token is either a word, a run of bytes without ASCII spaces, or a code point, spaces included. */
 typedef enum text_unit { TEXT_WORDS, TEXT_CHARACTERS } text_unit;
 
-/* n bytes within something else, not terminated. */
+/* n bytes of a longer text, not terminated. */
 typedef struct text_slice {
     const char *bytes;
     size_t n;
@@ -20,31 +17,33 @@ typedef struct text_slice {
 
 text_slice text_of(const char *string);
 
-/* For terminals. What may have a name in it, of a file or in one, is printed by these: what is not UTF-8, controls and
- * what changes the direction of text become '?', so that a line stays one line and no name speaks to the terminal. */
+/* Print text that may contain names from users or files. Bytes that are not UTF-8, control characters and direction marks
+ * become '?', so that no name breaks a line or controls the terminal. */
 void text_print(FILE *out, const char *text);
-/* A line, without its '\n', of at most 8 KiB. */
+/* Prints a line of at most 8 KiB; adds the '\n'. */
 void text_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same in place. */
+/* Replaces such characters in place. */
 void text_plain(char *text);
 
-/* How many bytes the code point at the beginning has; 0: there is none, or it is not UTF-8 (RFC 3629: neither overlong
- * forms nor surrogates nor anything above U+10FFFF). */
+/* Bytes of the first code point; 0 if text is empty or does not begin with UTF-8 (RFC 3629: no overlong forms, surrogates
+ * or code points above U+10FFFF). */
 size_t text_code_point(text_slice text);
+/* Writes a code point as UTF-8. Returns its 1 to 4 bytes. */
+size_t text_put_code_point(uint32_t code, char out[4]);
 
-/* Refuses what is not UTF-8, and zero bytes, which no C string could carry. Messages begin with "name:line: ". */
+/* Fails if text is not UTF-8 or has a zero byte, with a message that begins with "name:line: ". */
 int text_check(text_slice text, const char *name, int64_t line);
 
-/* Takes the next token, or the next line without its '\n', from the front of rest. 0: there was none. The text of
- * tokens must be UTF-8; a last line needs no '\n'. */
+/* Takes the next token, or the next line without its '\n', from the front of rest. Returns 0 if there is none. Text of
+ * tokens must be UTF-8. The last line needs no '\n'. */
 int text_next_token(text_unit unit, text_slice *rest, text_slice *token);
 int text_next_line(text_slice *rest, text_slice *line);
 int64_t text_count_tokens(text_unit unit, text_slice text);
 int64_t text_count_lines(text_slice text);
 
-/* A whole file, to be freed; a pipe is read to its end. */
+/* Reads a whole file, or a pipe to its end. The caller frees *bytes. */
 int text_read(const char *path, char **bytes, size_t *n);
-/* Whatever fails, path holds the old file or the new one, whole: see optim/file.h. */
+/* Replaces a file atomically (core/file.h): after a failure, the old file is still there. */
 int text_write(const char *path, text_slice text);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "tasks/raw_text.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "data/text_input.h"
 #include "train/task.h"
@@ -29,30 +30,16 @@ void raw_text_close(raw_text *r) {
 
 /* ---- lines ---- */
 
-/* Lines that are collected, each with its end. */
-typedef struct lines {
-    char *bytes;
-    size_t n, room;
-} lines;
-
-static int add_line(lines *l, text_slice line) {
-    if (l->room - l->n < line.n + 1 || !l->bytes) {
-        const size_t room = (l->n + line.n) * 2 + 4096;
-        char *bytes = realloc(l->bytes, room);
-        if (!bytes) return -1;
-        l->bytes = bytes;
-        l->room = room;
-    }
-    if (line.n) memcpy(l->bytes + l->n, line.bytes, line.n);
-    l->n += line.n;
-    l->bytes[l->n++] = '\n';
-    return 0;
+static bool add_line(adamod__buffer *lines, text_slice line) {
+    adamod__buffer_add(lines, line.bytes, line.n);
+    adamod__buffer_text(lines, "\n");
+    return !lines->failed;
 }
 
-static text_slice slice_of(const lines *l) { return (text_slice){l->bytes, l->n}; }
+static text_slice slice_of(const adamod__buffer *lines) { return (text_slice){lines->text, lines->n}; }
 
 /* One side: the file's lines, and their tokens. */
-static int read_side(raw_text *r, int side, const char *path, lines *raw, lines *tokens) {
+static int read_side(raw_text *r, int side, const char *path, adamod__buffer *raw, adamod__buffer *tokens) {
     text_input *in;
     text_slice line;
     int got, failed = 0;
@@ -63,7 +50,7 @@ static int read_side(raw_text *r, int side, const char *path, lines *raw, lines 
             break;
         }
         char *split = text_chain_split(r->chains[side], line);
-        failed = !split || add_line(raw, line) || add_line(tokens, text_of(split));
+        failed = !split || !add_line(raw, line) || !add_line(tokens, text_of(split));
         free(split);
         if (failed) adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     }
@@ -71,7 +58,7 @@ static int read_side(raw_text *r, int side, const char *path, lines *raw, lines 
     return failed ? -1 : 0;
 }
 
-static int learn(raw_text *r, const lines tokens[RAW_SIDES], int64_t merges) {
+static int learn(raw_text *r, const adamod__buffer tokens[RAW_SIDES], int64_t merges) {
     bpe_learner *l = bpe_learner_create();
     bool failed = !l;
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
@@ -82,11 +69,11 @@ static int learn(raw_text *r, const lines tokens[RAW_SIDES], int64_t merges) {
     return subword_codes_learn(&r->codes, failed ? NULL : l, merges);
 }
 
-static int apply(raw_text *r, const lines *tokens, lines *out) {
+static int apply(raw_text *r, const adamod__buffer *tokens, adamod__buffer *out) {
     text_slice rest = slice_of(tokens);
     for (text_slice line; text_next_line(&rest, &line);) {
         char *split = bpe_apply(r->codes.worker, line);
-        const int failed = !split || add_line(out, text_of(split));
+        const int failed = !split || !add_line(out, text_of(split));
         free(split);
         if (failed) return -1;
     }
@@ -98,9 +85,9 @@ static int apply(raw_text *r, const lines *tokens, lines *out) {
 enum { RAW, SUBWORDS, KINDS };
 
 /* Leaves out the pairs of which a side has no token. How many; -1: out of memory. */
-static int64_t drop_empty(lines text[KINDS][RAW_SIDES]) {
+static int64_t drop_empty(adamod__buffer text[KINDS][RAW_SIDES]) {
     text_slice rest[KINDS][RAW_SIDES], line[KINDS][RAW_SIDES];
-    lines kept[KINDS][RAW_SIDES] = {{{0}}};
+    adamod__buffer kept[KINDS][RAW_SIDES] = {{{0}}};
     int64_t dropped = 0;
     bool failed = false;
     for (int k = 0; k < KINDS; k++)
@@ -113,26 +100,26 @@ static int64_t drop_empty(lines text[KINDS][RAW_SIDES]) {
         }
         dropped += empty;
         for (int k = 0; k < KINDS && !empty; k++)
-            for (int i = 0; i < RAW_SIDES; i++) failed = failed || add_line(&kept[k][i], line[k][i]);
+            for (int i = 0; i < RAW_SIDES; i++) failed = failed || !add_line(&kept[k][i], line[k][i]);
     }
     for (int k = 0; k < KINDS; k++) {
         for (int i = 0; i < RAW_SIDES; i++) {
-            free(failed ? kept[k][i].bytes : text[k][i].bytes);
+            adamod__buffer_free(failed ? &kept[k][i] : &text[k][i]);
             if (!failed) text[k][i] = kept[k][i];
         }
     }
     return failed ? -1 : dropped;
 }
 
-static int parse_kind(lines text[RAW_SIDES], const char *const paths[RAW_SIDES], const corpus_options *o,
+static int parse_kind(adamod__buffer text[RAW_SIDES], const char *const paths[RAW_SIDES], const corpus_options *o,
                       corpus_text *out) {
     const corpus_file src = {paths[RAW_SOURCE], slice_of(&text[RAW_SOURCE])},
                       tgt = {paths[RAW_TARGET], slice_of(&text[RAW_TARGET])};
     return corpus_parse(out, &src, &tgt, o);
 }
 
-static int parse_pairs(lines text[KINDS][RAW_SIDES], const char *const paths[RAW_SIDES], const corpus_options *o,
-                       corpus_text *out, corpus_text *kept) {
+static int parse_pairs(adamod__buffer text[KINDS][RAW_SIDES], const char *const paths[RAW_SIDES],
+                       const corpus_options *o, corpus_text *out, corpus_text *kept) {
     const bool aligned = text_count_lines(slice_of(&text[RAW][0])) == text_count_lines(slice_of(&text[RAW][1]));
     int64_t dropped = 0;
     if (kept && aligned && o->empty == CORPUS_SKIP && (dropped = drop_empty(text)) < 0)
@@ -155,10 +142,10 @@ static int parse_pairs(lines text[KINDS][RAW_SIDES], const char *const paths[RAW
 int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
                   corpus_text *out, corpus_text *kept, uint64_t hashes[RAW_SIDES]) {
     const char *const paths[RAW_SIDES] = {source, target};
-    lines text[KINDS][RAW_SIDES] = {{{0}}}, tokens[RAW_SIDES] = {{0}};
+    adamod__buffer text[KINDS][RAW_SIDES] = {{{0}}}, tokens[RAW_SIDES] = {{0}};
     int failed = 0;
     for (int i = 0; i < RAW_SIDES && !failed; i++) failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i]);
-    for (int i = 0; i < RAW_SIDES && !failed; i++) hashes[i] = task_hash(0, text[RAW][i].bytes, text[RAW][i].n);
+    for (int i = 0; i < RAW_SIDES && !failed; i++) hashes[i] = task_hash(0, text[RAW][i].text, text[RAW][i].n);
     if (!failed && !r->codes.worker) failed = learn(r, tokens, merges);
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
         if (apply(r, &tokens[i], &text[SUBWORDS][i]))
@@ -166,8 +153,8 @@ int raw_text_load(raw_text *r, const char *source, const char *target, int64_t m
     }
     if (!failed) failed = parse_pairs(text, paths, options, out, kept);
     for (int i = 0; i < RAW_SIDES; i++) {
-        free(tokens[i].bytes);
-        for (int k = 0; k < KINDS; k++) free(text[k][i].bytes);
+        adamod__buffer_free(&tokens[i]);
+        for (int k = 0; k < KINDS; k++) adamod__buffer_free(&text[k][i]);
     }
     return failed ? -1 : 0;
 }

@@ -1,7 +1,3 @@
-/* address.c - see address.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/sets/address.h"
 
 #include <stdio.h>
@@ -14,14 +10,14 @@ bool address_is_file(const char *url) { return has_scheme(url, "file:"); }
 bool address_is_plain(const char *url) { return has_scheme(url, "http:"); }
 bool address_is_secure(const char *url) { return has_scheme(url, "https:"); }
 
-/* Behind "scheme://", or the beginning. */
+/* What follows "scheme://", or all of it. */
 static const char *behind_scheme(const char *url) {
     const char *mark = strstr(url, "://");
     return mark ? mark + 3 : url;
 }
 
-/* Behind what may be a name and a password; NULL: there is none. A password with a '/' is none to the rules for
- * addresses, but to whoever wrote it: behind "name:", an '@' anywhere may be its end. */
+/* What follows the user name and password; NULL: there is none. A password must not contain '/', but people write it: after
+ * "name:", any '@' may end a password. */
 static const char *behind_password(const char *url) {
     const char *from = behind_scheme(url), *at = NULL;
     const size_t host = strcspn(from, "/?#");

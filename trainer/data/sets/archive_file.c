@@ -1,7 +1,3 @@
-/* archive_file.c - see archive_file.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #define _FILE_OFFSET_BITS 64
 #include "data/sets/archive_file.h"
 
@@ -20,10 +16,10 @@
 #include <unistd.h>
 
 enum {
-    MOST_MEMBERS = 64,     /* that can be asked for */
+    MOST_MEMBERS = 64,     /* asked for */
     MOST_ENTRIES = 100000, /* of an archive */
-    MOST_RATIO = 200,      /* of its bytes, unpacked and packed; text has 3 to 6 */
-    RATIO_FROM = 16 << 20, /* where little was packed, the ratio says nothing */
+    MOST_RATIO = 200,      /* of unpacked to packed bytes; text has 3 to 6 */
+    RATIO_FROM = 16 << 20, /* allowed whatever the ratio */
     LONGEST = 4096
 };
 
@@ -54,53 +50,35 @@ const char *archive_name_fault(const char *name) {
 
 /* ---- libarchive ---- */
 
+#define FUNCTIONS(F)                                                                                                   \
+    F(create, archive_read_new)                                                                                        \
+    F(tar, archive_read_support_format_tar)                                                                            \
+    F(gzip, archive_read_support_filter_gzip)                                                                          \
+    F(bzip2, archive_read_support_filter_bzip2)                                                                        \
+    F(xz, archive_read_support_filter_xz)                                                                              \
+    F(zstd, archive_read_support_filter_zstd)                                                                          \
+    F(open_fd, archive_read_open_fd)                                                                                   \
+    F(next, archive_read_next_header)                                                                                  \
+    F(data, archive_read_data)                                                                                         \
+    F(skip, archive_read_data_skip)                                                                                    \
+    F(bytes, archive_filter_bytes)                                                                                     \
+    F(filters, archive_filter_count)                                                                                   \
+    F(name, archive_entry_pathname)                                                                                    \
+    F(type, archive_entry_filetype)                                                                                    \
+    F(hardlink, archive_entry_hardlink)                                                                                \
+    F(size, archive_entry_size)                                                                                        \
+    F(error, archive_error_string)                                                                                     \
+    F(release, archive_read_free)
+
 static struct {
     void *library;
-    __typeof__(archive_read_new) *create;
-    __typeof__(archive_read_support_format_tar) *tar;
-    __typeof__(archive_read_support_filter_gzip) *gzip;
-    __typeof__(archive_read_support_filter_bzip2) *bzip2;
-    __typeof__(archive_read_support_filter_xz) *xz;
-    __typeof__(archive_read_support_filter_zstd) *zstd;
-    __typeof__(archive_read_open_fd) *open_fd;
-    __typeof__(archive_read_open_memory) *open_memory;
-    __typeof__(archive_read_next_header) *next;
-    __typeof__(archive_read_data) *data;
-    __typeof__(archive_read_data_skip) *skip;
-    __typeof__(archive_filter_bytes) *bytes;
-    __typeof__(archive_filter_count) *filters;
-    __typeof__(archive_entry_pathname) *name;
-    __typeof__(archive_entry_filetype) *type;
-    __typeof__(archive_entry_hardlink) *hardlink;
-    __typeof__(archive_entry_size) *size;
-    __typeof__(archive_error_string) *error;
-    __typeof__(archive_read_free) *release;
+    FUNCTIONS(FUNCTION_FIELD)
 } lib;
 
 int archive_missing(void) {
     static const char *const names[] = {"libarchive.so.13", NULL};
-    const function_place functions[] = {
-        {"archive_read_new", &lib.create},
-        {"archive_read_support_format_tar", &lib.tar},
-        {"archive_read_support_filter_gzip", &lib.gzip},
-        {"archive_read_support_filter_bzip2", &lib.bzip2},
-        {"archive_read_support_filter_xz", &lib.xz},
-        {"archive_read_support_filter_zstd", &lib.zstd},
-        {"archive_read_open_fd", &lib.open_fd},
-        {"archive_read_open_memory", &lib.open_memory},
-        {"archive_read_next_header", &lib.next},
-        {"archive_read_data", &lib.data},
-        {"archive_read_data_skip", &lib.skip},
-        {"archive_filter_bytes", &lib.bytes},
-        {"archive_filter_count", &lib.filters},
-        {"archive_entry_pathname", &lib.name},
-        {"archive_entry_filetype", &lib.type},
-        {"archive_entry_hardlink", &lib.hardlink},
-        {"archive_entry_size", &lib.size},
-        {"archive_error_string", &lib.error},
-        {"archive_read_free", &lib.release},
-        {NULL, NULL},
-    };
+#define PLACE(field, name) {#name, &lib.field},
+    const function_place functions[] = {FUNCTIONS(PLACE){NULL, NULL}};
     if (lib.library || (lib.library = functions_load(names, "ADAMOD_ARCHIVE_LIBRARY", functions, NULL))) return 0;
     return adamod__context("unpacking needs libarchive (Debian: libarchive13), which cannot be used: ");
 }
@@ -109,11 +87,11 @@ int archive_missing(void) {
 
 typedef struct unpacking {
     struct archive *a;
-    const char *name, *directory; /* the archive's, and where to; NULL: it is only looked at */
+    const char *name, *directory; /* of the archive and the output; directory NULL: only check it */
     const archive_options *o;
-    int64_t packed; /* bytes of the archive itself */
+    int64_t packed; /* size of the archive */
     bool taken[MOST_MEMBERS];
-    bool not_its_fault; /* that it cannot be unpacked */
+    bool not_its_fault; /* the failure is not the archive's */
     char *buffer;
 } unpacking;
 enum { BUFFER = 1 << 18 };
@@ -122,7 +100,7 @@ static int too_much(const unpacking *u) {
     return adamod__refuse("%s: unpacks to more than the %lld bytes allowed", u->name, (long long)u->o->most);
 }
 
-/* Whether it is a bomb, by what was unpacked so far and what comes next. */
+/* Refuses a decompression bomb, by the bytes so far and those of the next member. */
 static int check_amount(unpacking *u, int64_t more) {
     const int64_t all = (int64_t)lib.bytes(u->a, 0), read = (int64_t)lib.bytes(u->a, -1);
     if (u->o->progress) u->o->progress(u->o->context, read, u->packed);
@@ -136,7 +114,7 @@ static int broken(unpacking *u) {
     return adamod__refuse("%s: not an archive that can be read: %s", u->name, error ? error : "it is damaged");
 }
 
-/* Data of the member that is next, into a file that must be new. */
+/* Writes the data of the current member to a new file. */
 static int write_member(unpacking *u, const char *path) {
     char reason[256];
     adamod__output out;
@@ -148,7 +126,7 @@ static int write_member(unpacking *u, const char *path) {
             return -1;
         }
         status = adamod__output_add(&out, u->buffer, (uint64_t)got);
-        if (!status && (int64_t)out.size > u->o->most) got = -1; /* holes, which cost the archive nothing */
+        if (!status && (int64_t)out.size > u->o->most) got = -1; /* holes take no bytes in the archive */
         if (got < 0) break;
     }
     if (!status && got >= 0) status = adamod__output_commit(&out);
@@ -159,7 +137,7 @@ static int write_member(unpacking *u, const char *path) {
     return lib.error(u->a) ? broken(u) : too_much(u);
 }
 
-/* Data of the member that is next, which nobody wants; where they are damaged that is seen. */
+/* Reads the data of the current member to detect damage. */
 static int read_member(unpacking *u) {
     la_ssize_t got;
     int64_t all = 0;
@@ -221,8 +199,7 @@ static int read_all(unpacking *u) {
     return 0;
 }
 
-/* fd -1: of n bytes. */
-static int unpack(unpacking *u, int fd, const void *bytes, size_t n) {
+static int unpack(unpacking *u, int fd) {
     int members = 0;
     while (u->o->members[members]) members++;
     if (members > MOST_MEMBERS) return adamod__refuse("%s: %d members are too many", u->name, members);
@@ -236,19 +213,11 @@ static int unpack(unpacking *u, int fd, const void *bytes, size_t n) {
         lib.bzip2(u->a);
         lib.xz(u->a);
         lib.zstd(u->a);
-        const int opened = fd < 0 ? lib.open_memory(u->a, bytes, n) : lib.open_fd(u->a, fd, BUFFER);
-        status = opened < ARCHIVE_WARN ? broken(u) : read_all(u);
+        status = lib.open_fd(u->a, fd, BUFFER) < ARCHIVE_WARN ? broken(u) : read_all(u);
     }
     if (u->a) lib.release(u->a);
     free(u->buffer);
     return status;
-}
-
-int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory,
-                         const archive_options *o) {
-    unpacking u = {.name = name, .directory = directory, .o = o};
-    u.packed = (int64_t)n;
-    return archive_missing() ? -1 : unpack(&u, -1, bytes, n);
 }
 
 static int unpack_file(unpacking *u, const char *path) {
@@ -261,7 +230,7 @@ static int unpack_file(unpacking *u, const char *path) {
         return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(error));
     }
     u->packed = (int64_t)st.st_size;
-    const int status = unpack(u, fd, NULL, 0);
+    const int status = unpack(u, fd);
     close(fd);
     return status;
 }
@@ -291,12 +260,6 @@ int archive_unpack(const char *path, const char *directory, const archive_option
 
 int archive_check(const char *path, const char *name, const archive_options *o) {
     (void)path, (void)name, (void)o;
-    return archive_missing();
-}
-
-int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory,
-                         const archive_options *o) {
-    (void)bytes, (void)n, (void)name, (void)directory, (void)o;
     return archive_missing();
 }
 

@@ -1,12 +1,8 @@
-/* archive_file.h - files out of a tar archive (packed by gzip, bzip2, xz or zstd), by libarchive, which is loaded when it is
- * wanted.
+/* archive_file.h - unpacks tar archives (compressed by gzip, bzip2, xz or zstd) with libarchive, which is loaded when needed.
  *
- * An archive may be anything. Only members that are asked for are written, each once, as plain files in directories that
- * are made for them. An archive is refused that has a name which leads out of the folder (absolute, ".."), a link or a
- * device, anywhere; or more bytes, or more for each that was read, than it may have; or if what is asked for is empty.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Archives are not trusted. Only requested members are written, each once, as plain files in new directories. An archive is
+ * refused if any member has a name that leads out of the folder (absolute, "..") or is a link or device, if it has too many
+ * bytes in all or per compressed byte, or if a requested member is empty. */
 #ifndef ARCHIVE_FILE_H
 #define ARCHIVE_FILE_H
 
@@ -14,28 +10,25 @@
 #include <stdint.h>
 
 typedef struct archive_options {
-    const char *const *members;                                   /* all of which must be there; ends with NULL */
-    int64_t most;                                                 /* bytes of all that is in it, taken or not */
-    void (*progress)(void *context, int64_t done, int64_t total); /* of the archive's own bytes; may be NULL */
+    const char *const *members;                                   /* all must be in the archive; ends with NULL */
+    int64_t most;                                                 /* unpacked bytes of all members */
+    void (*progress)(void *context, int64_t done, int64_t total); /* in bytes of the archive; may be NULL */
     void *context;
 } archive_options;
 
-/* Into a directory that nobody else writes to. A failure may leave some of it. */
+/* Unpacks into a directory that nobody else writes to. A failure may leave some files. */
 int archive_unpack(const char *path, const char *directory, const archive_options *o);
-/* The same for an archive in memory; name stands for it in messages. */
-int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory,
-                         const archive_options *o);
 
-/* Whether it could be unpacked, all of it: 1, or 0 if not. -1: that cannot be found out here. name stands for it. */
+/* Whether all of it can be unpacked: 1 or 0. -1: that cannot be determined. name is for messages. */
 int archive_check(const char *path, const char *name, const archive_options *o);
 
-/* Whether an archive may have a member of this name: NULL, or what is wrong with it. */
+/* What is wrong with the name of a member; NULL: nothing. */
 const char *archive_name_fault(const char *name);
 
-/* Bytes that so many packed ones may unpack to: more is a bomb. */
+/* Most bytes that packed bytes may unpack to; more is a decompression bomb. */
 int64_t archive_most(int64_t packed);
 
-/* Fails if nothing can be unpacked. */
+/* Fails if libarchive is missing. */
 int archive_missing(void);
 
 #endif

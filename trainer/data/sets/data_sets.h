@@ -1,19 +1,15 @@
-/* data_sets.h - public data sets by name: where they are from, how they are fetched, and what they become.
+/* data_sets.h - public data sets by name: downloads and prepares them.
  *
  *     const data_set *s = data_set_find("iwslt14-de-en");
- *     if (data_set_get(s, &options)) ...            // downloads: fetched, compared with their checksums
- *     if (data_set_prepare(s, &options)) ...        // ... and made into what recipes name
- *     if (data_set_path(s, path, sizeof path)) ...  // the folder that has it
+ *     if (data_set_prepare(s, &options)) ...        // downloads, verifies and prepares it
+ *     if (data_set_path(s, path, sizeof path)) ...  // the folder for recipes
  *
  * The cache is $ADAMOD_DATA, or adamod/data in $XDG_CACHE_HOME, or in ~/.cache. It has
  *
- *   downloads/SET/FILE       as they were fetched; FILE.part while a part is there, FILE.bad what was not the right one,
- *                            FILE.sha256 where nobody else has published a checksum, once the set was prepared from it.
+ *   downloads/SET/FILE       as downloaded. FILE.part: an incomplete download; FILE.bad: a wrong file; FILE.sha256: the
+ *                            checksum of a file without a published one, once the set was prepared from it.
  *                            A copy of this folder is a mirror.
- *   prepared/SET/            there whole or not at all
- *
- * SPDX-License-Identifier: MIT
- */
+ *   prepared/SET/            complete or not there */
 #ifndef DATA_SETS_H
 #define DATA_SETS_H
 
@@ -30,23 +26,23 @@ enum { DATA_SET_PATH = 512, DATA_SET_URL = 1024 };
 /* ---- the table: sets_table.c ---- */
 
 typedef struct data_file {
-    const char *name; /* in the cache and on mirrors; the last ends with NULL */
+    const char *name; /* in the cache and on mirrors; a list ends with NULL */
     const char *url;
     int64_t size; /* bytes; 0: not published */
     digest_kind kind;
     const char *checksum;       /* NULL: not published */
-    int64_t unpacked;           /* an archive: bytes that all in it may have; 0: it is none */
-    const char *const *members; /* what is taken out of it; ends with NULL */
-    const char *content;        /* checksum, of the same kind, of what a packed text unpacks to; NULL: not known */
+    int64_t unpacked;           /* most bytes in an archive; 0: not an archive */
+    const char *const *members; /* files taken from the archive; ends with NULL */
+    const char *content;        /* checksum of the unpacked text; NULL: not known */
 } data_file;
 
-/* What is known of a file that was prepared, however its download was packed. */
+/* The size of a prepared file, however its download was compressed. */
 typedef struct data_amount {
     const char *file; /* the last has NULL */
     int64_t bytes;
 } data_amount;
 
-/* Files with the same sentences in the source's language and in the target's. */
+/* Two files with the same sentences in the source and target language. */
 typedef struct data_pair {
     const char *side[2];
 } data_pair;
@@ -54,29 +50,29 @@ typedef struct data_pair {
 /* How text in two languages becomes subwords. */
 typedef struct data_pairs {
     text_chain_options sides[2];   /* source, target */
-    const data_pair *train, *test; /* members; the last has NULLs. Tests are XML of which segments are taken */
-    bool talks;                    /* training text has the tags of IWSLT's talks */
+    const data_pair *train, *test; /* members; lists end with NULLs. Tests are XML with segments */
+    bool talks;                    /* training text has IWSLT's tags */
     pair_limits limits;
-    /* Limits are of subwords, and of validation text too; else of tokens, before that is set apart. */
+    /* Limits count subwords and apply to validation text too; else they count tokens, before validation text is split off. */
     bool limit_subwords;
-    int hold_out; /* every so many-th pair is for validation */
+    int hold_out; /* each hold_out-th pair is for validation */
     int merges;
-    int64_t train_lines, test_lines; /* of the published text, before any is left out; 0: not known */
+    int64_t train_lines, test_lines; /* of the published text, before limits; 0: not known */
 } data_pairs;
 
 typedef struct data_copy {
-    const char *from, *to; /* a download, unpacked if it is packed, and its name then; the last has NULLs */
+    const char *from, *to; /* a download, which is decompressed, and its new name; a list ends with NULLs */
 } data_copy;
 
 typedef struct data_set {
     const char *name, *about, *task; /* data.task */
     const char *home, *licence;
     const data_file *files;
-    /* What is prepared: subwords, or files as they are; neither: the members of archives. */
+    /* Prepares subwords (pairs), or files (copies); if neither, the members of archives. */
     const data_pairs *pairs;
     const data_copy *copies;
-    const data_amount *amounts; /* NULL: none is known */
-    const char *languages[2];   /* of pairs of either kind */
+    const data_amount *amounts; /* NULL: not known */
+    const char *languages[2];   /* of pairs or copies */
 } data_set;
 
 extern const data_set data_sets[];
@@ -86,27 +82,27 @@ const data_set *data_set_find(const char *name); /* NULL: there is none */
 
 /* ---- the cache ---- */
 
-/* "downloads" or "prepared" of a set. */
+/* The folder "downloads" or "prepared" of a set. */
 int data_set_folder(const data_set *s, const char *what, char *out, size_t size);
-/* The folder of a set that was prepared; the message says how to prepare it. */
+/* The folder of a prepared set. If it is missing, the message says how to prepare it. */
 int data_set_path(const data_set *s, char *out, size_t size);
 
-/* How much of what preparing makes is in the cache: who tidies up a cache may delete some of it. */
+/* Users who clean up the cache may delete some of a set. */
 typedef enum data_state { DATA_MISSING, DATA_PARTLY, DATA_PREPARED } data_state;
 data_state data_set_state(const data_set *s);
-/* Adds to the message of a failure what helps where some of a set was deleted. Returns -1; s may be NULL. */
+/* If some of a set was deleted, adds to the message of a failure how to prepare it again. s may be NULL. */
 int data_set_explain(const data_set *s);
 
 /* ---- other addresses ---- */
 
-/* Of a mirror (file NULL), or of a file, whose size and checksum may be other ones, too. */
+/* Another address of a file, with its size and checksum if they differ, or of a mirror of all sets. */
 typedef struct data_source {
-    char set[32], file[64]; /* "": any */
+    char set[32], file[64]; /* "": a mirror */
     char url[DATA_SET_URL];
     bool has_size, has_checksum;
     int64_t size;
     digest_kind kind;
-    char checksum[DIGEST_HEX]; /* "": none is known */
+    char checksum[DIGEST_HEX]; /* "": not known */
 } data_source;
 
 typedef struct data_sources {
@@ -114,36 +110,36 @@ typedef struct data_sources {
     int n;
 } data_sources;
 
-/* "URL": of all files, URL/SET/FILE. */
+/* Adds a mirror, with files at URL/SET/FILE. */
 int data_sources_mirror(data_sources *s, const char *url);
 /* A file of lines
  *
  *   mirror URL
  *   SET FILE URL [SIZE [CHECKSUM]]        CHECKSUM: sha256:HEX, md5:HEX or none; SIZE 0: any
  *
- * optional: it need not be there. */
+ * optional: the file need not exist. */
 int data_sources_read(data_sources *s, const char *path, bool optional);
-/* The file that is read without being asked: adamod/mirrors in $XDG_CONFIG_HOME, or in ~/.config. "": there is no home. */
+/* The default file: adamod/mirrors in $XDG_CONFIG_HOME, or in ~/.config. "": there is no home directory. */
 void data_sources_default(char *out, size_t size);
 void data_sources_free(data_sources *s);
 
 /* ---- doing it ---- */
 
 typedef struct data_options {
-    const data_sources *sources; /* NULL: none */
-    double timeout;              /* seconds without data after which a server is given up; 0: 30 */
-    int threads;                 /* 0: one for each core */
-    bool again;                  /* prepare what is prepared already */
-    /* How far something is, in bytes or lines; total 0: not known. And what else a person should know. Either may be NULL. */
+    const data_sources *sources; /* may be NULL */
+    double timeout;              /* seconds without data before a server is given up; 0: 30 */
+    int threads;                 /* 0: one per core */
+    bool again;                  /* prepare it even if it is prepared */
+    /* Called with progress in bytes or lines (total 0: not known), and with notes for people. Either may be NULL. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
     void (*note)(void *context, const char *line);
     void *context;
 } data_options;
 
-/* Fetches what is not there, and compares all with its checksum. What was fetched of a file before it failed is kept.
- * *unsure: of some file no checksum says that it is the published one, only the names of what is in it. */
+/* Downloads missing files and verifies all. Parts of failed downloads are kept. *unsure: some file is identified only by the
+ * names of its members, not by a checksum. */
 int data_set_get(const data_set *s, const data_options *o, bool *unsure);
-/* The checksums of files that nobody has published, which later ones are compared with. */
+/* Records the checksums of files without a published one, to verify later downloads. */
 int data_set_record(const data_set *s, const data_options *o);
 int data_set_prepare(const data_set *s, const data_options *o);
 

@@ -1,7 +1,3 @@
-/* download.c - see download.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #define _FILE_OFFSET_BITS 64
 #include "data/sets/download.h"
 
@@ -26,25 +22,24 @@
 
 /* ---- libcurl ---- */
 
+#define FUNCTIONS(F)                                                                                                   \
+    F(global_init, curl_global_init)                                                                                   \
+    F(init, curl_easy_init)                                                                                            \
+    F(set, curl_easy_setopt)                                                                                           \
+    F(perform, curl_easy_perform)                                                                                      \
+    F(get, curl_easy_getinfo)                                                                                          \
+    F(error, curl_easy_strerror)                                                                                       \
+    F(cleanup, curl_easy_cleanup)
+
 static struct {
     void *library;
-    __typeof__(curl_global_init) *global_init;
-    __typeof__(curl_easy_init) *init;
-    __typeof__(curl_easy_setopt) *set;
-    __typeof__(curl_easy_perform) *perform;
-    __typeof__(curl_easy_getinfo) *get;
-    __typeof__(curl_easy_strerror) *error;
-    __typeof__(curl_easy_cleanup) *cleanup;
+    FUNCTIONS(FUNCTION_FIELD)
 } curl;
 
-int download_missing(void) {
+static int load_curl(void) {
     static const char *const names[] = {"libcurl.so.4", NULL};
-    const function_place functions[] = {
-        {"curl_global_init", &curl.global_init}, {"curl_easy_init", &curl.init},
-        {"curl_easy_setopt", &curl.set},         {"curl_easy_perform", &curl.perform},
-        {"curl_easy_getinfo", &curl.get},        {"curl_easy_strerror", &curl.error},
-        {"curl_easy_cleanup", &curl.cleanup},    {NULL, NULL},
-    };
+#define PLACE(field, name) {#name, &curl.field},
+    const function_place functions[] = {FUNCTIONS(PLACE){NULL, NULL}};
     if (curl.library) return 0;
     void *library = functions_load(names, "ADAMOD_CURL_LIBRARY", functions, NULL);
     if (library && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK) {
@@ -59,16 +54,16 @@ int download_missing(void) {
 
 typedef struct transfer {
     const download *d;
-    char shown[512]; /* the address, as messages may have it */
+    char shown[512]; /* the address, for messages */
     CURL *handle;
     int fd;
-    int64_t asked;   /* the byte that the request begins with */
-    int64_t at;      /* bytes there are now */
-    int64_t total;   /* that the server says the file has; -1: it does not */
-    int64_t start;   /* of the range that it sends; -1: it says nothing of a range */
-    int64_t refused; /* bytes of an answer that is no file */
+    int64_t asked;   /* first byte requested */
+    int64_t at;      /* bytes so far */
+    int64_t total;   /* size of the file by the server; -1: not known */
+    int64_t start;   /* first byte of the range sent; -1: no range */
+    int64_t refused; /* bytes of an answer that is not the file */
     bool begun, no_file, stalled;
-    int64_t seen; /* bytes when the last of them came, and when that was */
+    int64_t seen; /* bytes at the last progress, and its time */
     double when;
     int error;        /* of writing */
     char reason[384]; /* why the transfer was ended */
@@ -87,7 +82,7 @@ static long response_code(const transfer *t) {
     return code;
 }
 
-/* "Content-Range: bytes 5-99/100", or "bytes *" "/100" of what cannot be sent. */
+/* "Content-Range: bytes 5-99/100", or "bytes *" "/100" for an invalid range. */
 static size_t on_header(char *line, size_t size, size_t n, void *context) {
     transfer *t = context;
     static const char name[] = "content-range:";
@@ -95,7 +90,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *context) {
     long long first = -1, total = -1;
     n *= size;
     snprintf(text, sizeof text, "%.*s", (int)(n < 127 ? n : 127), line);
-    if (strncmp(text, "HTTP/", 5) == 0) t->start = t->total = -1; /* of a redirection before */
+    if (strncmp(text, "HTTP/", 5) == 0) t->start = t->total = -1; /* those before are of a redirection */
     if (strncasecmp(text, name, sizeof name - 1) != 0) return n;
     const char *at = text + sizeof name - 1;
     if (sscanf(at, " bytes %lld-%*d/%lld", &first, &total) < 1) (void)sscanf(at, " bytes */%lld", &total);
@@ -104,7 +99,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *context) {
     return n;
 }
 
-/* Whether a file has the size that the server says it has, if it does. */
+/* Whether the size by the server, if known, is possible. */
 static bool may_be_it(transfer *t) {
     if (t->d->size && t->total >= 0 && t->total != t->d->size)
         return give_up(t, "the server has %lld bytes, expected %lld", t->total, t->d->size) != 0;
@@ -113,8 +108,8 @@ static bool may_be_it(transfer *t) {
     return true;
 }
 
-/* When the first bytes are there: whether they are of the file, and from where. What was fetched before is given up for
- * an answer that may be the file alone, not for whatever else a network has to say. */
+/* Called at the first bytes: checks whether they are of the file, and from where. Earlier bytes are dropped only for an answer
+ * that may be the file. */
 static bool begin(transfer *t) {
     const long code = response_code(t);
     curl_off_t length = -1;
@@ -170,7 +165,7 @@ static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off
     return t->stalled;
 }
 
-/* A server must not send us to a file of this machine, nor from a safe address to one that is not. */
+/* A redirection must not lead to a file of this machine, nor from https to http. */
 static bool limit_protocols(CURL *h, bool secure) {
 #if LIBCURL_VERSION_NUM >= 0x075500
     return curl.set(h, CURLOPT_PROTOCOLS_STR, "http,https,file") == CURLE_OK &&
@@ -206,7 +201,7 @@ static bool set_options(transfer *t, char *error) {
         snprintf(range, sizeof range, "%lld-", (long long)t->asked);
         curl.set(h, CURLOPT_RANGE, range);
     }
-    /* As the program curl does: firms whose proxy reads all that goes through it have certificates of their own. */
+    /* As the program curl does, for proxies with their own certificates. */
     const char *trusted = getenv("CURL_CA_BUNDLE");
     if (!trusted || !*trusted) trusted = getenv("SSL_CERT_FILE");
     if (trusted && *trusted) curl.set(h, CURLOPT_CAINFO, trusted);
@@ -215,7 +210,7 @@ static bool set_options(transfer *t, char *error) {
 
 typedef enum outcome { WHOLE, AGAIN, STALLED, FROM_START, OTHER_ADDRESS, NO_MORE } outcome;
 
-/* Why the library ended a request, by its own words, which may have addresses in them. */
+/* Writes why a request ended. libcurl's text may contain addresses. */
 static void explain(const transfer *t, CURLcode code, const char *error, char *out, size_t size) {
     if (t->stalled) snprintf(out, size, "no data came for %g seconds", t->d->timeout);
     else if (t->begun && code == CURLE_OPERATION_TIMEDOUT)
@@ -227,7 +222,7 @@ static void explain(const transfer *t, CURLcode code, const char *error, char *o
     else snprintf(out, size, "%s", curl.error(code));
 }
 
-/* What a request that has ended means, in one line. */
+/* Sets the message of a request that ended and says how to go on. */
 static outcome judge(transfer *t, CURLcode code, const char *error) {
     const long status = response_code(t);
     const download *d = t->d;
@@ -243,8 +238,7 @@ static outcome judge(transfer *t, CURLcode code, const char *error) {
         return OTHER_ADDRESS;
     }
     if (status == 416 && t->asked > 0) {
-        if (t->total == t->asked) return WHOLE; /* all of it was there */
-        return FROM_START;
+        return t->total == t->asked ? WHOLE : FROM_START;
     }
     const bool answered = code == CURLE_OK || code == CURLE_WRITE_ERROR;
     if (is_http(t) && answered && status != 200 && status != 206) {
@@ -283,7 +277,7 @@ static outcome request(const download *d, int fd, int64_t *have) {
     return result;
 }
 
-/* A server that sends less than this before it falls silent would keep us for days. */
+/* Bytes that a request must fetch before it stalls, to be repeated: less would take days. */
 enum { LITTLE = 1 << 20 };
 
 static void pause_for(double seconds) {
@@ -293,9 +287,9 @@ static void pause_for(double seconds) {
 
 download_result download_run(const download *d, int fd, bool *resumed) {
     struct stat st;
-    int idle = 0; /* requests in a row that gave nothing, or next to nothing before they stalled */
+    int idle = 0; /* consecutive requests without progress */
     *resumed = false;
-    if (download_missing()) return DOWNLOAD_STOPPED;
+    if (load_curl()) return DOWNLOAD_STOPPED;
     if (fstat(fd, &st)) {
         adamod__fail(ADAMOD_ERROR_IO, "%s: cannot get its size: %s", d->path, strerror(errno));
         return DOWNLOAD_STOPPED;
@@ -325,16 +319,10 @@ download_result download_run(const download *d, int fd, bool *resumed) {
 
 #else
 
-int download_missing(void) {
-    return adamod__refuse(
-        "downloads need libcurl, which this program was built without (Debian: libcurl4-openssl-dev)");
-}
-
 download_result download_run(const download *d, int fd, bool *resumed) {
-    (void)d;
-    (void)fd;
+    (void)d, (void)fd;
     *resumed = false;
-    (void)download_missing();
+    adamod__refuse("downloads need libcurl, which this program was built without (Debian: libcurl4-openssl-dev)");
     return DOWNLOAD_STOPPED;
 }
 

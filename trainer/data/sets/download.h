@@ -1,7 +1,4 @@
-/* download.h - a file from a server, by libcurl, which is loaded when it is wanted.
- *
- * SPDX-License-Identifier: MIT
- */
+/* download.h - downloads a file with libcurl, which is loaded when needed. */
 #ifndef DOWNLOAD_H
 #define DOWNLOAD_H
 
@@ -14,26 +11,21 @@ enum { DOWNLOAD_SLOWEST = 1000 }; /* bytes a second */
 typedef struct download {
     const char *url; /* http, https or file */
     const char *path;
-    int64_t size; /* that it has; 0: not known */
-    int64_t most; /* bytes that it may have, where neither its size is known nor the server announces one */
-    double
-        timeout; /* seconds without data, or with less than is worth waiting for, after which the server is given up */
-    void (*progress)(void *context, int64_t done, int64_t total); /* NULL: nobody wants to know */
+    int64_t size;   /* 0: not known */
+    int64_t most;   /* most bytes if neither size nor the server tells its size */
+    double timeout; /* seconds without data, or at less than DOWNLOAD_SLOWEST, before giving up */
+    void (*progress)(void *context, int64_t done, int64_t total); /* may be NULL */
     void *context;
 } download;
 
 typedef enum download_result {
     DOWNLOAD_DONE,
-    DOWNLOAD_FAILED, /* this address; another may do */
-    DOWNLOAD_STOPPED /* this machine: no libcurl, no room */
+    DOWNLOAD_FAILED, /* another address may work */
+    DOWNLOAD_STOPPED /* no address will work: no libcurl, disk full */
 } download_result;
 
-/* Writes what the server has to path, from its end on, if the server can do that; if not, from the beginning. *resumed:
- * some of it had been there before. What was written before a failure stays. The file is then synced, not closed for
- * others: the caller holds its lock, as fd. */
+/* Continues the file fd at path, or starts it again if the server cannot continue. *resumed: it had a part before. After a
+ * failure, the part stays. The file is synced; fd, which may hold a lock, stays open. */
 download_result download_run(const download *d, int fd, bool *resumed);
-
-/* Fails if there can be no downloads. */
-int download_missing(void);
 
 #endif

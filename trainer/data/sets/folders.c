@@ -1,7 +1,3 @@
-/* folders.c - see folders.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 #include "data/sets/folders.h"
@@ -47,7 +43,7 @@ int folder_rename(const char *from, const char *to) {
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(to, '/') - to), to);
     const int fd = adamod__file_open(parent, O_RDONLY | O_DIRECTORY);
     if (fd >= 0) {
-        (void)adamod__file_sync(fd); /* where a directory cannot be synced, nothing else can be done */
+        (void)adamod__file_sync(fd); /* some file systems cannot sync a directory */
         close(fd);
     }
     return 0;
@@ -61,7 +57,7 @@ int folder_space(const char *path, int64_t needed) {
     return adamod__refuse("%s: needs %.1f MB, and %.1f MB are free", path, (double)needed / 1e6, left / 1e6);
 }
 
-/* Whether the file is still there under its name: who had the lock before may have renamed or removed it. */
+/* Whether fd is still the file at path: the previous owner of the lock may have renamed or removed it. */
 static bool is_named(int fd, const char *path) {
     struct stat a, b;
     return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;

@@ -1,7 +1,3 @@
-/* line_file.c - see line_file.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/sets/line_file.h"
 
 #include "core/error.h"
@@ -13,7 +9,7 @@
 struct line_file {
     adamod__output out;
     int64_t lines;
-    char buffer[1 << 16]; /* n bytes of it are still to be written */
+    char buffer[1 << 16]; /* n bytes not written yet */
     size_t n;
 };
 

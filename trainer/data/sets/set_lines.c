@@ -1,7 +1,3 @@
-/* set_lines.c - see set_lines.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "data/sets/set_lines.h"
 
 #include <stdlib.h>
@@ -24,7 +20,7 @@ static bool is_segment(text_slice line) { return holds(line, "<seg id"); }
 
 /* ---- what they become ---- */
 
-/* Every `what` becomes `by`, which is not longer; in place. */
+/* Replaces every `what` by `by`, which is not longer, in place. */
 static void replace(char *line, const char *what, const char *by) {
     const size_t n = strlen(what), m = strlen(by);
     char *to = line;
@@ -42,7 +38,7 @@ static void replace(char *line, const char *what, const char *by) {
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Without <seg id="12">, </seg> and the spaces after the one and around the other, wherever they are. */
+/* Removes <seg id="12"> with the spaces after it, and </seg> with the spaces around it. */
 static void strip_segment(char *line) {
     char *to = line;
     for (const char *at = line; *at;) {
@@ -64,7 +60,7 @@ static void strip_segment(char *line) {
     *to = 0;
 }
 
-/* A copy as text; NULL: out of memory. */
+/* A copy with a space for each byte that is zero or not UTF-8; NULL: out of memory. */
 static char *mend(text_slice line, atomic_int *mended) {
     char *text = malloc(line.n + 1), *to = text;
     bool whole = true;
@@ -99,7 +95,7 @@ static void *open_worker(const void *options) {
     line_worker *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     w->kind = lines->kind;
-    w->mended = (atomic_int *)&lines->mended; /* of a set_lines that is not const: see set_lines_map */
+    w->mended = (atomic_int *)&lines->mended; /* not const: see set_lines_map */
     if ((w->chain = text_chain_create(&lines->chain))) return w;
     free(w);
     return NULL;

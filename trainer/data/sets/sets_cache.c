@@ -1,7 +1,4 @@
-/* sets_cache.c - see data_sets.h: where data sets are kept, and other addresses of them.
- *
- * SPDX-License-Identifier: MIT
- */
+/* The cache of data sets, and other addresses of their files. */
 #include "core/error.h"
 #include "support/keys.h"
 #include "support/text.h"
@@ -18,7 +15,7 @@
 
 /* ---- the cache ---- */
 
-/* A directory by the XDG convention: a variable that is not absolute does not count. */
+/* A directory by the XDG convention, which ignores variables that are not absolute. */
 static int xdg_folder(const char *variable, const char *below_home, const char *name, char *out, size_t size) {
     const char *base = getenv(variable), *home = getenv("HOME");
     if (base && *base == '/') snprintf(out, size, "%s/%s", base, name);
@@ -36,7 +33,7 @@ int data_set_folder(const data_set *s, const char *what, char *out, size_t size)
     else if (xdg_folder("XDG_CACHE_HOME", ".cache", "adamod/data", cache, sizeof cache))
         return adamod__refuse("no cache for data sets: neither ADAMOD_DATA, XDG_CACHE_HOME nor HOME is given");
     const int n = snprintf(out, size, "%s/%s/%s", cache, what, s->name);
-    if ((size_t)n + 80 < size && strlen(cache) + 1 < sizeof cache) return 0; /* names of files go behind it */
+    if ((size_t)n + 80 < size && strlen(cache) + 1 < sizeof cache) return 0; /* with room for names of files */
     return adamod__refuse("the path of the cache for data sets is too long: %.80s...", cache);
 }
 
@@ -50,34 +47,25 @@ int data_set_path(const data_set *s, char *out, size_t size) {
 
 /* ---- what is there ---- */
 
-typedef struct looking {
-    char folder[DATA_SET_PATH];
-    bool partly; /* a file is not there */
-} looking;
-
-static void look_for(looking *l, const char *name, const char *end) {
+static bool has(const char *folder, const char *name, const char *end) {
     char path[DATA_SET_PATH + 128];
-    snprintf(path, sizeof path, "%s/%s%s", l->folder, name, end);
-    if (access(path, F_OK)) l->partly = true;
-}
-
-static void look_for_pairs(looking *l, const data_set *s) {
-    static const char *const names[] = {"train.", "valid.", "test.", "test.raw."};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        for (int side = 0; side < 2; side++) look_for(l, names[i], s->languages[side]);
-    }
-    look_for(l, "codes", "");
+    snprintf(path, sizeof path, "%s/%s%s", folder, name, end);
+    return access(path, F_OK) == 0;
 }
 
 data_state data_set_state(const data_set *s) {
-    looking l = {.partly = false};
-    if (data_set_folder(s, "prepared", l.folder, sizeof l.folder) || access(l.folder, F_OK)) return DATA_MISSING;
-    if (s->pairs) look_for_pairs(&l, s);
-    for (const data_copy *c = s->copies; c && c->to; c++) look_for(&l, c->to, "");
-    for (const data_file *f = s->files; !s->pairs && !s->copies && f->name; f++) {
-        for (const char *const *m = f->members; m && *m; m++) look_for(&l, *m, "");
+    static const char *const names[] = {"train.", "valid.", "test.", "test.raw.", NULL};
+    char folder[DATA_SET_PATH];
+    if (data_set_folder(s, "prepared", folder, sizeof folder) || access(folder, F_OK)) return DATA_MISSING;
+    bool whole = !s->pairs || has(folder, "codes", "");
+    for (const char *const *n = names; s->pairs && *n; n++) {
+        for (int side = 0; side < 2; side++) whole = whole && has(folder, *n, s->languages[side]);
     }
-    return l.partly ? DATA_PARTLY : DATA_PREPARED;
+    for (const data_copy *c = s->copies; c && c->to; c++) whole = whole && has(folder, c->to, "");
+    for (const data_file *f = s->files; !s->pairs && !s->copies && f->name; f++) {
+        for (const char *const *m = f->members; m && *m; m++) whole = whole && has(folder, *m, "");
+    }
+    return whole ? DATA_PREPARED : DATA_PARTLY;
 }
 
 int data_set_explain(const data_set *s) {
@@ -142,7 +130,7 @@ static const data_file *find_file(const data_set *set, const char *name) {
     return NULL;
 }
 
-/* A line's words: NULL, or what is wrong. */
+/* Takes the words of a line. Returns what is wrong, or NULL. */
 static const char *read_words(data_sources *s, char *const words[6], int n) {
     const data_set *set = data_set_find(words[0]);
     double size = 0;

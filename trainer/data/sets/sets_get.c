@@ -1,11 +1,8 @@
-/* sets_get.c - see data_sets.h: downloads, compared with their checksums.
+/* Downloads files and verifies their checksums.
  *
- * What comes over a network must have the published checksum. A file that people put here themselves, or have on this
- * machine, may be the published one packed anew, which no checksum of the packed file can show: then its content is
- * compared, by a checksum where one is known, and by its members' names and amounts where none is (sets_prepare.c).
- *
- * SPDX-License-Identifier: MIT
- */
+ * A file from a network must have the published checksum. A file that users provide may be the published one compressed
+ * again, with another checksum. Then its content is compared: by a checksum if one is known, otherwise by the names and sizes
+ * of its members (sets_prepare.c). */
 #define _FILE_OFFSET_BITS 64
 #include "core/file.h"
 #include "core/error.h"
@@ -27,7 +24,7 @@
 
 enum { MOST_ADDRESSES = 32, CHUNK = 1 << 16 };
 
-/* A file of a set with all that is known of it here. */
+/* A file of a set and all that is known about it. */
 typedef struct wanted {
     const data_set *set;
     const data_file *file;
@@ -37,10 +34,11 @@ typedef struct wanted {
     int n_urls;
     int64_t size;
     digest_kind kind;
-    char checksum[DIGEST_HEX]; /* "": none is known yet */
-    bool recorded;             /* it is that of an earlier download */
-    bool own;                  /* it is the user's, who may also have said that there is none */
-    bool unsure;               /* that the file is the published one */
+    char checksum[DIGEST_HEX]; /* "": not known yet */
+    bool recorded;             /* the checksum is that of an earlier download */
+    bool own;                  /* the checksum, or that there is none, is given by the user */
+    bool unsure;               /* the file may not be the published one */
+    const char *doing;         /* for progress: "checking" or "fetching" */
 } wanted;
 
 static void note(const wanted *w, const char *line) {
@@ -51,7 +49,7 @@ static void add_url(wanted *w, const char *url) {
     if (w->n_urls < MOST_ADDRESSES) snprintf(w->urls[w->n_urls++], DATA_SET_URL, "%s", url);
 }
 
-/* Mirrors, then what users say of the file, then the table's. */
+/* Mirrors first, then addresses given by users, then the published one. */
 static void find_addresses(wanted *w) {
     const data_sources *s = w->o->sources;
     char url[DATA_SET_URL];
@@ -71,10 +69,10 @@ static void find_addresses(wanted *w) {
         }
         w->own = w->own || x->has_checksum;
     }
-    if (!w->own) add_url(w, w->file->url); /* with another checksum, it is another file */
+    if (!w->own) add_url(w, w->file->url); /* another checksum means another file */
 }
 
-/* The checksum of an earlier download, where nobody has published one: "HEX  NAME", as sha256sum writes it. */
+/* Reads the checksum of an earlier download, if none is published: "HEX  NAME", as sha256sum writes it. */
 static void read_record(wanted *w) {
     char *bytes;
     size_t n;
@@ -104,10 +102,10 @@ static int plan(wanted *w, const data_set *set, const data_file *file, const dat
 
 /* ---- checksums ---- */
 
-static void show_checking(void *context, int64_t done, int64_t total) {
+static void show_progress(void *context, int64_t done, int64_t total) {
     const wanted *w = context;
     char what[96];
-    snprintf(what, sizeof what, "checking %s", w->file->name);
+    snprintf(what, sizeof what, "%s %s", w->doing, w->file->name);
     if (w->o->progress) w->o->progress(w->o->context, what, done, total);
 }
 
@@ -117,12 +115,13 @@ static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIG
     uint64_t at = 0, got = 0;
     int error = fd < 0 ? errno : 0;
     digest d;
+    w->doing = "checking";
     digest_start(&d, kind);
     while (buffer && !error) {
         if ((error = adamod__file_read(fd, at, buffer, CHUNK, &got)) || got == 0) break;
         digest_add(&d, buffer, (size_t)got);
         at += got;
-        show_checking(w, (int64_t)at, w->size);
+        show_progress(w, (int64_t)at, w->size);
     }
     if (fd >= 0) close(fd);
     digest_end(&d, hex);
@@ -131,7 +130,7 @@ static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIG
     return error ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", path, strerror(error)) : 0;
 }
 
-/* Whether a file begins as packed ones and archives do. */
+/* Whether a file begins like a compressed file or an archive. */
 static bool is_packed(const char *head, size_t n) {
     static const struct {
         const char *bytes;
@@ -144,15 +143,16 @@ static bool is_packed(const char *head, size_t n) {
     return false;
 }
 
-/* Whether an archive can be unpacked and has what is wanted; as verify. */
+/* Whether an archive can be unpacked and has the members; returns as verify does. */
 static int look_through(wanted *w, const char *path) {
     const archive_options o = {
-        .members = w->file->members, .most = w->file->unpacked, .progress = show_checking, .context = w};
+        .members = w->file->members, .most = w->file->unpacked, .progress = show_progress, .context = w};
+    w->doing = "checking";
     return archive_check(path, w->path, &o);
 }
 
-/* Where no checksum is known: an archive is not the page of a network that wants people to log in, nor only a part of
- * one. As verify. */
+/* Without a checksum: whether the file is a whole archive, not, for example, the login page of a network. Returns as verify
+ * does. */
 static int look_inside(wanted *w, const char *path) {
     char head[512];
     uint64_t got = 0;
@@ -167,7 +167,7 @@ static int look_inside(wanted *w, const char *path) {
     return 0;
 }
 
-/* Whether the text in a file has the published checksum. */
+/* Whether the unpacked text of a file has the published checksum. */
 static bool has_content(const wanted *w, const char *path, int64_t size) {
     const char *expected = w->file->content ? w->file->content : w->file->checksum;
     const int64_t most = archive_most(size);
@@ -182,8 +182,8 @@ static bool has_content(const wanted *w, const char *path, int64_t size) {
     return strcmp(hex, expected) == 0;
 }
 
-/* Whether a file that has another checksum is the published one all the same, packed anew; as verify, without a message
- * if not. One that has as many bytes as the published one was not packed anew but damaged. */
+/* Whether a file with another checksum is the published one, compressed again. Returns as verify does, without a message. A
+ * file of the published size is damaged instead. */
 static int packed_anew(wanted *w, const char *path) {
     char line[256];
     struct stat st;
@@ -206,7 +206,7 @@ static int packed_anew(wanted *w, const char *path) {
     return 1;
 }
 
-/* 1: it is the right one. 0: it is not, with a message. -1: it cannot be read. here: nobody sent it over a network. */
+/* 1: the file is right. 0: it is not, with a message. -1: it cannot be read. here: it did not come over a network. */
 static int verify(wanted *w, const char *path, bool here) {
     char hex[DIGEST_HEX], record[DATA_SET_PATH + 160] = "";
     w->unsure = false;
@@ -224,14 +224,7 @@ static int verify(wanted *w, const char *path, bool here) {
 
 /* ---- one file ---- */
 
-static void show_progress(void *context, int64_t done, int64_t total) {
-    const wanted *w = context;
-    char what[96];
-    snprintf(what, sizeof what, "fetching %s", w->file->name);
-    if (w->o->progress) w->o->progress(w->o->context, what, done, total);
-}
-
-/* From one address into w->part. *wrong: it is whole, and not the right one. */
+/* Downloads from one address to w->part. *wrong: it is complete, but not the right file. */
 static download_result fetch(wanted *w, const char *url, int fd, bool *wrong) {
     const bool here = address_is_file(url);
     const download d = {.url = url,
@@ -243,6 +236,7 @@ static download_result fetch(wanted *w, const char *url, int fd, bool *wrong) {
                         .context = w};
     for (int attempt = 0; attempt < 2; attempt++) {
         bool resumed;
+        w->doing = "fetching";
         const download_result r = download_run(&d, fd, &resumed);
         if (r != DOWNLOAD_DONE) return r;
         const int right = verify(w, w->part, here);
@@ -258,12 +252,12 @@ static download_result fetch(wanted *w, const char *url, int fd, bool *wrong) {
     return DOWNLOAD_FAILED;
 }
 
-/* A whole file that is not the right one is kept, but out of the way. */
+/* Keeps a wrong file under another name. */
 static void set_apart(const wanted *w, const char *path) {
     if (!rename(path, w->bad)) adamod__refuse("%s; kept as %s.bad", adamod__last_message(), w->file->name);
 }
 
-/* From one address to its place. */
+/* Downloads from one address to w->path. */
 static download_result get_from(wanted *w, const char *url) {
     const int fd = folder_lock(w->part);
     char folder[DATA_SET_PATH];
@@ -301,7 +295,7 @@ static int get_from_any(wanted *w) {
     return -1;
 }
 
-/* What is there already is compared, too: 1 if it is right, 0 if there is none. */
+/* Checks a file that is already there: 1 if it is right, 0 if there is none. */
 static int look_at(wanted *w) {
     if (access(w->path, F_OK) != 0) return 0;
     const int right = verify(w, w->path, true);
@@ -316,8 +310,7 @@ static int get_file(wanted *w) {
     return here ? here : get_from_any(w);
 }
 
-/* Where nobody has published one, that of a download from which the set was prepared is what later ones are compared
- * with. */
+/* If no checksum is published, records that of the download from which the set was prepared, to verify later ones. */
 static int record(wanted *w) {
     char hex[DIGEST_HEX], line[DIGEST_HEX + 128];
     if (*w->checksum) return 0;
@@ -329,7 +322,7 @@ static int record(wanted *w) {
     return 0;
 }
 
-/* Does something with each file of a set; *unsure: whether one of them was. */
+/* Calls act for each file of a set. *unsure: whether one of them was. */
 static int with_each(const data_set *s, const data_options *o, int (*act)(wanted *w), bool *unsure) {
     wanted *w = malloc(sizeof *w);
     int status = w ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");

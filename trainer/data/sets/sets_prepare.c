@@ -1,10 +1,7 @@
-/* sets_prepare.c - see data_sets.h: from downloads to what recipes name.
+/* Prepares data sets from downloads.
  *
- * All is made in a folder beside its place, which is renamed when it is whole. Of a set of pairs this folder has, on the
- * way, what was unpacked (in/) and tokens (tok.*), which go before the end.
- *
- * SPDX-License-Identifier: MIT
- */
+ * All files are made in a new folder, which is renamed when it is complete. For a set of pairs it also has unpacked files
+ * (in/) and tokens (tok.*), which are removed in the end. */
 #include "support/text.h"
 #include "core/error.h"
 #include "data/bpe.h"
@@ -25,8 +22,8 @@
 typedef struct preparing {
     const data_set *set;
     const data_options *o;
-    char downloads[DATA_SET_PATH], folder[DATA_SET_PATH]; /* where from, and where it is made */
-    bool unsure;                                          /* no checksum says that it is the published set */
+    char downloads[DATA_SET_PATH], folder[DATA_SET_PATH]; /* input and output */
+    bool unsure;                                          /* no checksum shows that it is the published set */
 } preparing;
 
 enum { PATH = 2 * DATA_SET_PATH, MOST_FILES = 16 };
@@ -40,7 +37,7 @@ static void tell(const preparing *p, const char *what, int64_t done, int64_t tot
     if (p->o->progress) p->o->progress(p->o->context, what, done, total);
 }
 
-/* Where no checksum says it, amounts do: that this is the published set. expected 0: not known. */
+/* Without a checksum, checks an amount against that of the published set. expected 0: not known. */
 static int expect(const preparing *p, const char *what, int64_t found, int64_t expected, const char *unit) {
     if (!p->unsure || !expected || found == expected) return 0;
     return adamod__refuse(
@@ -70,7 +67,7 @@ static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
     return failed ? -1 : 0;
 }
 
-/* Of pairs, the two languages of a text follow each other. */
+/* Files of pairs alternate between the two languages. */
 static int copy_files(const preparing *p) {
     const data_copy *all = p->set->copies;
     for (int64_t i = 0, lines[2]; all[i].from; i++) {
@@ -122,7 +119,7 @@ static int check_amounts(const preparing *p) {
 
 /* ---- lines to tokens ---- */
 
-/* Where lines go, and what they are for who wants to know how far it is. */
+/* The output of a line_map; what: for progress. */
 typedef struct target {
     const preparing *p;
     line_file *file;
@@ -138,7 +135,7 @@ static int take_lines(void *context, int n, char *const *lines) {
     return 0;
 }
 
-/* The lines of some files, one after the other, by a map into one file. */
+/* Maps the lines of n files into one file. */
 static int map_files(const preparing *p, const char *const *paths, int n, line_map map, const char *what,
                      const char *to, int64_t *lines) {
     target t = {.p = p, .what = what};
@@ -158,7 +155,7 @@ static void note_mended(const preparing *p, long long lines, const char *languag
     p->o->note(p->o->context, line);
 }
 
-/* One side of pairs of files, which have so many lines as published. */
+/* Reads one side of pairs of files, which have `published` lines in all. */
 static int read_side(const preparing *p, const data_pair *pairs, int64_t published, int side, set_lines_kind kind,
                      const char *to) {
     const text_chain_options *chain = &p->set->pairs->sides[side];
@@ -167,8 +164,7 @@ static int read_side(const preparing *p, const data_pair *pairs, int64_t publish
     set_lines lines = {.kind = kind, .chain = *chain};
     int64_t found;
     int n = 0;
-    if (kind != SET_LINES && kind != SET_TALKS)
-        lines.chain.normalize = false; /* fairseq does so with training text alone */
+    if (kind != SET_LINES && kind != SET_TALKS) lines.chain.normalize = false; /* as in fairseq */
     for (; pairs[n].side[0] && n < MOST_FILES; n++) {
         snprintf(paths[n], PATH, "%s/in/%s", p->folder, pairs[n].side[side]);
         list[n] = paths[n];
@@ -232,8 +228,8 @@ static int next_pair(pair_files *f, text_slice line[2]) {
     return a;
 }
 
-/* Copies pairs that are within limits (NULL: all) to the first of two prefixes, every hold_out-th of them (0: none) to the
- * other. */
+/* Copies pairs within limits (NULL: all) to the first of two prefixes, and every hold_out-th of them (0: none) to the
+ * second. */
 static int copy_pairs(const preparing *p, const char *from, const pair_limits *limits, int hold_out,
                       const char *const to[2]) {
     pair_files f = {.p = p};
@@ -341,7 +337,7 @@ static int prepare_pairs(const preparing *p) {
 
 /* ---- either ---- */
 
-/* All but the last step; the folder is there, locked and empty. */
+/* Fills the folder, which is empty and locked. */
 static int prepare_in(const preparing *p) {
     const int failed = p->set->copies ? copy_files(p) : p->set->pairs ? prepare_pairs(p) : unpack_all(p, "");
     return failed ? -1 : check_amounts(p);
@@ -357,7 +353,7 @@ static int prepare_locked(preparing *p, const char *place) {
     }
     if (!status) status = folder_rename(p->folder, place);
     if (!status) return folder_remove((snprintf(old, sizeof old, "%s.old", place), old));
-    (void)folder_remove(p->folder); /* it is made anew in any case */
+    (void)folder_remove(p->folder); /* the next attempt removes it as well */
     return -1;
 }
 

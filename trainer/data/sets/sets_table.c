@@ -1,14 +1,9 @@
-/* sets_table.c - all that there is to know of the data sets, in one place: when an address has moved, mend it here. A user
- * need not wait for that: see data_sources_read.
+/* The table of data sets: update addresses here. Until then, users can give others: see data_sources_read.
  *
- * Checksums are the publishers', or those that others have recorded of the same address: CIFAR-100's is its authors',
- * CIFAR-10's that of TensorFlow Datasets, of an archive that also has the authors' MD5; Penn Treebank's are torchtext's, WMT's
- * those of TensorFlow Datasets and sacreBLEU. Multi30k's are of the files in its repository, at the commit that the address
- * names, packed and unpacked. No publisher has given one of IWSLT's archive; its size, at its first address (wit3.fbk.eu)
- * and at this one, and the numbers of its lines are those in logs of fairseq's script that users have published.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Sources of checksums: CIFAR-100, its authors; CIFAR-10, TensorFlow Datasets, for an archive that also has the authors' MD5;
+ * Penn Treebank, torchtext; WMT, TensorFlow Datasets and sacreBLEU; Multi30k, the files in its repository at the commit in
+ * the address, packed and unpacked. IWSLT's archive has no published checksum; its size and numbers of lines are from
+ * published logs of fairseq's script. */
 #include "data/sets/data_sets.h"
 
 #include <string.h>
@@ -17,21 +12,25 @@
 
 /* ---- pictures ---- */
 
-static const char *const cifar10_members[] = {
-    "cifar-10-batches-bin/data_batch_1.bin", "cifar-10-batches-bin/data_batch_2.bin",
-    "cifar-10-batches-bin/data_batch_3.bin", "cifar-10-batches-bin/data_batch_4.bin",
-    "cifar-10-batches-bin/data_batch_5.bin", "cifar-10-batches-bin/test_batch.bin",
-    "cifar-10-batches-bin/batches.meta.txt", NULL};
+#define CIFAR10(name) "cifar-10-batches-bin/" name ".bin"
+static const char *const cifar10_members[] = {CIFAR10("data_batch_1"),
+                                              CIFAR10("data_batch_2"),
+                                              CIFAR10("data_batch_3"),
+                                              CIFAR10("data_batch_4"),
+                                              CIFAR10("data_batch_5"),
+                                              CIFAR10("test_batch"),
+                                              "cifar-10-batches-bin/batches.meta.txt",
+                                              NULL};
 static const data_file cifar10_files[] = {
     {"cifar-10-binary.tar.gz", "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", 170052171, DIGEST_SHA256,
      "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", MB(200), cifar10_members, NULL},
     {0}};
-static const data_amount cifar10_amounts[] = {{"cifar-10-batches-bin/data_batch_1.bin", 30730000},
-                                              {"cifar-10-batches-bin/data_batch_2.bin", 30730000},
-                                              {"cifar-10-batches-bin/data_batch_3.bin", 30730000},
-                                              {"cifar-10-batches-bin/data_batch_4.bin", 30730000},
-                                              {"cifar-10-batches-bin/data_batch_5.bin", 30730000},
-                                              {"cifar-10-batches-bin/test_batch.bin", 30730000},
+static const data_amount cifar10_amounts[] = {{CIFAR10("data_batch_1"), 30730000},
+                                              {CIFAR10("data_batch_2"), 30730000},
+                                              {CIFAR10("data_batch_3"), 30730000},
+                                              {CIFAR10("data_batch_4"), 30730000},
+                                              {CIFAR10("data_batch_5"), 30730000},
+                                              {CIFAR10("test_batch"), 30730000},
                                               {NULL, 0}};
 
 static const char *const cifar100_members[] = {"cifar-100-binary/train.bin", "cifar-100-binary/test.bin",
@@ -116,12 +115,12 @@ static const data_pairs iwslt14_pairs = {
 
 /* ---- WMT'14, as fairseq's prepare-wmt14en2de.sh --icml17, which takes the News Commentary of 2014 ---- */
 
-static const char *const europarl_members[] = {"training/europarl-v7.de-en.en", "training/europarl-v7.de-en.de", NULL};
-static const char *const crawl_members[] = {"commoncrawl.de-en.en", "commoncrawl.de-en.de", NULL};
-static const char *const news_members[] = {"training/news-commentary-v9.de-en.en",
-                                           "training/news-commentary-v9.de-en.de", NULL};
-static const char *const newstest_members[] = {"test-full/newstest2014-deen-src.en.sgm",
-                                               "test-full/newstest2014-deen-ref.de.sgm", NULL};
+#define EUROPARL "training/europarl-v7.de-en.en", "training/europarl-v7.de-en.de"
+#define CRAWL "commoncrawl.de-en.en", "commoncrawl.de-en.de"
+#define NEWS "training/news-commentary-v9.de-en.en", "training/news-commentary-v9.de-en.de"
+#define NEWSTEST "test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm"
+static const char *const europarl_members[] = {EUROPARL, NULL}, *const crawl_members[] = {CRAWL, NULL},
+                         *const news_members[] = {NEWS, NULL}, *const newstest_members[] = {NEWSTEST, NULL};
 static const data_file wmt14_files[] = {
     {"training-parallel-europarl-v7.tgz", "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz", 657632379,
      DIGEST_SHA256, "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7", MB(4000), europarl_members,
@@ -133,13 +132,8 @@ static const data_file wmt14_files[] = {
     {"test-full.tgz", "https://www.statmt.org/wmt14/test-full.tgz", 0, DIGEST_MD5, "a8cd784e006feb32ac6f3d9ec7eb389a",
      MB(200), newstest_members, NULL},
     {0}};
-static const data_pair wmt14_train[] = {
-    {{"training/europarl-v7.de-en.en", "training/europarl-v7.de-en.de"}},
-    {{"commoncrawl.de-en.en", "commoncrawl.de-en.de"}},
-    {{"training/news-commentary-v9.de-en.en", "training/news-commentary-v9.de-en.de"}},
-    {{0}}};
-static const data_pair wmt14_test[] = {
-    {{"test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm"}}, {{0}}};
+static const data_pair wmt14_train[] = {{{EUROPARL}}, {{CRAWL}}, {{NEWS}}, {{0}}};
+static const data_pair wmt14_test[] = {{{NEWSTEST}}, {{0}}};
 static const data_pairs wmt14_pairs = {
     .sides = {{.language = "en", .normalize = true, .split_hyphens = true, .split_last = true},
               {.language = "de", .normalize = true, .split_hyphens = true, .split_last = true}},
