@@ -43,7 +43,7 @@ typedef struct batch {
  *
  * By tokens, as in fairseq: pairs are shuffled, stably sorted by target and then by source length, and cut so that
  * sentences * longest <= tokens, where the length of a pair is that of its longer side with </s>. Then the batches are
- * shuffled. Unlike fairseq, which only reorders batches, each epoch also shuffles pairs of equal lengths anew. `sentences`,
+ * shuffled. Unlike fairseq, which only reorders batches, each epoch also shuffles pairs of equal lengths. `sentences`,
  * if given, is a limit too.
  *
  * Without shuffle, pairs have the order of the corpus, or by tokens the order of their lengths.

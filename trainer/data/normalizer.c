@@ -83,9 +83,12 @@ static void write_to(points *out, text_slice to, const uint32_t taken[2]) {
 static void apply(normalizer *n, const rule *rules) {
     for (; rules->from; rules++) {
         const text_slice from = text_of(rules->from), to = text_of(rules->to);
+        const uint32_t first = unicode_next(&(text_slice){from.bytes, from.n});
+        const bool literal = !is_placeholder(first) && first != 'S';
         for (size_t i = 0; i < n->in.n;) {
             uint32_t taken[2] = {0};
-            const size_t length = match(&n->in, i, from, taken);
+            const bool may_match = !literal || n->in.at[i] == first; /* for speed */
+            const size_t length = may_match ? match(&n->in, i, from, taken) : 0;
             if (length) write_to(&n->out, to, taken);
             else points_add(&n->out, n->in.at[i]);
             i += length ? length : 1;

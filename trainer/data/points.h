@@ -15,8 +15,8 @@ typedef struct points {
 } points;
 
 static inline void points_add(points *p, uint32_t c) {
-    p->failed = p->failed || !ARRAY_RESERVE(p->at, p->n + 1, p->room);
-    if (!p->failed) p->at[p->n++] = c;
+    if (p->n < p->room || ARRAY_RESERVE(p->at, p->n + 1, p->room)) p->at[p->n++] = c;
+    else p->failed = true;
 }
 
 /* Adds ASCII text. */

@@ -136,7 +136,7 @@ static bool number(const tokenizer *t, uint32_t c) { return (void)t, unicode_is_
 static bool neither(const tokenizer *t, uint32_t c) { return no_letter(t, c) && !unicode_is_number(c); }
 static bool is_s(const tokenizer *t, uint32_t c) { return (void)t, c == 's'; }
 
-/* What an apostrophe between two such characters becomes. */
+/* Replaces an apostrophe between two such characters. */
 typedef struct apostrophe_rule {
     character_test before, behind;
     const char *becomes;

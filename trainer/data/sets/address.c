@@ -10,13 +10,13 @@ bool address_is_file(const char *url) { return has_scheme(url, "file:"); }
 bool address_is_plain(const char *url) { return has_scheme(url, "http:"); }
 bool address_is_secure(const char *url) { return has_scheme(url, "https:"); }
 
-/* What follows "scheme://", or all of it. */
+/* The part after "scheme://", or all of it. */
 static const char *behind_scheme(const char *url) {
     const char *mark = strstr(url, "://");
     return mark ? mark + 3 : url;
 }
 
-/* What follows the user name and password; NULL: there is none. A password must not contain '/', but people write it: after
+/* The part after the user name and password; NULL: there is none. A password must not contain '/', but people write it: after
  * "name:", any '@' may end a password. */
 static const char *behind_password(const char *url) {
     const char *from = behind_scheme(url), *at = NULL;

@@ -19,7 +19,7 @@ enum {
     MOST_MEMBERS = 64,     /* asked for */
     MOST_ENTRIES = 100000, /* of an archive */
     MOST_RATIO = 200,      /* of unpacked to packed bytes; text has 3 to 6 */
-    RATIO_FROM = 16 << 20, /* allowed whatever the ratio */
+    RATIO_FROM = 16 << 20, /* bytes always allowed */
     LONGEST = 4096
 };
 

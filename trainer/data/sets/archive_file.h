@@ -16,13 +16,13 @@ typedef struct archive_options {
     void *context;
 } archive_options;
 
-/* Unpacks into a directory that nobody else writes to. A failure may leave some files. */
+/* Unpacks into a directory that no other process writes to. A failure may leave some files. */
 int archive_unpack(const char *path, const char *directory, const archive_options *o);
 
 /* Whether all of it can be unpacked: 1 or 0. -1: that cannot be determined. name is for messages. */
 int archive_check(const char *path, const char *name, const archive_options *o);
 
-/* What is wrong with the name of a member; NULL: nothing. */
+/* Describes what is wrong with the name of a member; NULL: nothing. */
 const char *archive_name_fault(const char *name);
 
 /* Most bytes that packed bytes may unpack to; more is a decompression bomb. */
