@@ -186,16 +186,10 @@ int image_decode(image *out, const void *bytes, size_t n, int least) {
 }
 
 int image_read(image *out, const char *path, int least) {
-    char *bytes, named[4200];
+    char *bytes;
     size_t n;
     *out = (image){0};
-    if (text_read(path, &bytes, &n)) {
-        const char *why = adamod__last_message(); /* "PATH: reason" */
-        snprintf(named, sizeof named, "%s: ", path);
-        adamod__make_plain(named);
-        const size_t skipped = strncmp(why, named, strlen(named)) == 0 ? strlen(named) : 0;
-        return adamod__fail(ADAMOD_ERROR_IO, "%s", why + skipped);
-    }
+    ADAMOD__TRY(text_load(path, &bytes, &n));
     const int failed = image_decode(out, bytes, n, least);
     free(bytes);
     return failed;

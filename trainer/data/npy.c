@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "support/text.h"
+#include "support/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -299,38 +300,11 @@ void npy_free(npy_array *array) {
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 struct npy_writer {
-    char *name; /* as the caller gave it, for messages */
-    adamod__output file;
-    int failed;
+    char *path;
+    writer *file;
+    bool failed;
     uint64_t promised, appended;
-    size_t buffered;
-    char buffer[1 << 16];
 };
-
-static int fail_output(npy_writer *w) {
-    char reason[256];
-    adamod__output_reason(&w->file, reason, sizeof reason);
-    w->failed = 1;
-    return adamod__refuse("%s", reason);
-}
-
-static int write_fully(npy_writer *w, const void *data, size_t size) {
-    return adamod__output_add(&w->file, data, size) ? fail_output(w) : 0;
-}
-
-static int flush(npy_writer *w) {
-    const size_t size = w->buffered;
-    w->buffered = 0;
-    return write_fully(w, w->buffer, size);
-}
-
-static int put(npy_writer *w, const void *data, size_t size) {
-    if (size > sizeof w->buffer - w->buffered) ADAMOD__TRY(flush(w));
-    if (size > sizeof w->buffer) return write_fully(w, data, size);
-    if (size) memcpy(w->buffer + w->buffered, data, size);
-    w->buffered += size;
-    return 0;
-}
 
 /* As NumPy does, pads the header so that the data is aligned to 64 bytes. */
 static int put_header(npy_writer *w, npy_type type, int ndim, const int64_t *shape) {
@@ -345,64 +319,63 @@ static int put_header(npy_writer *w, npy_type type, int ndim, const int64_t *sha
         0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(padded & 0xff), (unsigned char)(padded >> 8)};
     memset(dict + length, ' ', padded - (size_t)length);
     dict[padded - 1] = '\n';
-    ADAMOD__TRY(put(w, preamble, sizeof preamble));
-    return put(w, dict, padded);
+    ADAMOD__TRY(writer_add(w->file, preamble, sizeof preamble));
+    return writer_add(w->file, dict, padded);
 }
 
-static int start_writing(npy_writer **out, const char *path, npy_type type, int ndim, const int64_t *shape) {
-    size_t count = 0;
+static int check_shape(npy_type type, int ndim, const int64_t *shape, size_t *count) {
     if (type != NPY_F32 && type != NPY_F64) return adamod__refuse("unknown type %d", (int)type);
     if (ndim < 0 || ndim > NPY_MAX_DIMS) return adamod__refuse("%d dimensions, expected 0 to %d", ndim, NPY_MAX_DIMS);
-    ADAMOD__TRY(shape_count(type, ndim, shape, &count));
-    npy_writer *w = calloc(1, sizeof *w);
-    if (!w) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    w->promised = (uint64_t)count * npy_type_size(type);
-    w->name = strdup(path);
-    int failed = adamod__output_open(&w->file, path) ? fail_output(w) : 0;
-    if (!failed && !w->name) failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    if (!failed) failed = put_header(w, type, ndim, shape);
-    if (failed) npy_writer_abort(w);
-    else *out = w;
-    return failed;
+    return shape_count(type, ndim, shape, count);
 }
 
 int npy_writer_open(npy_writer **out, const char *path, npy_type type, int ndim, const int64_t *shape) {
+    size_t count = 0;
     *out = NULL;
-    return start_writing(out, path, type, ndim, shape) ? adamod__context("%s: ", path) : 0;
-}
-
-static int append(npy_writer *w, const void *data, size_t bytes) {
-    if (w->failed) return adamod__refuse("an earlier write failed");
-    if (bytes > w->promised - w->appended) {
-        w->failed = 1;
-        return adamod__refuse("%zu bytes too many: the shape needs %" PRIu64,
-                              bytes - (size_t)(w->promised - w->appended), w->promised);
+    if (check_shape(type, ndim, shape, &count)) return adamod__context("%s: ", path);
+    npy_writer *w = calloc(1, sizeof *w);
+    if (!w || !(w->path = strdup(path))) {
+        free(w);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     }
-    w->appended += bytes;
-    return put(w, data, bytes);
+    w->promised = (uint64_t)count * npy_type_size(type);
+    int failed = writer_open(&w->file, path);
+    if (!failed) failed = put_header(w, type, ndim, shape);
+    if (failed) npy_writer_abort(w);
+    else *out = w;
+    return failed ? -1 : 0;
 }
 
 int npy_writer_append(npy_writer *w, const void *data, size_t bytes) {
-    return append(w, data, bytes) ? adamod__context("%s: ", w->name) : 0;
-}
-
-static int commit(npy_writer *w) {
-    if (w->failed) return adamod__refuse("an earlier write failed");
-    if (w->appended != w->promised)
-        return adamod__refuse("%" PRIu64 " bytes were written, the shape needs %" PRIu64, w->appended, w->promised);
-    ADAMOD__TRY(flush(w));
-    return adamod__output_commit(&w->file) ? fail_output(w) : 0;
+    const uint64_t left = w->promised - w->appended;
+    if (w->failed) return adamod__refuse("%s: an earlier write failed", w->path);
+    w->failed = true;
+    if (bytes > left)
+        return adamod__refuse("%s: %zu bytes too many: the shape needs %" PRIu64, w->path, bytes - (size_t)left,
+                              w->promised);
+    if (writer_add(w->file, data, bytes)) return -1;
+    w->appended += bytes;
+    w->failed = false;
+    return 0;
 }
 
 int npy_writer_close(npy_writer *w) {
-    const int failed = commit(w) ? adamod__context("%s: ", w->name) : 0;
+    int failed = 0;
+    if (w->failed) failed = adamod__refuse("%s: an earlier write failed", w->path);
+    else if (w->appended != w->promised)
+        failed = adamod__refuse("%s: %" PRIu64 " bytes were written, the shape needs %" PRIu64, w->path, w->appended,
+                                w->promised);
+    if (!failed) {
+        failed = writer_close(w->file, true);
+        w->file = NULL;
+    }
     npy_writer_abort(w);
-    return failed;
+    return failed ? -1 : 0;
 }
 
 void npy_writer_abort(npy_writer *w) {
     if (!w) return;
-    adamod__output_discard(&w->file);
-    free(w->name);
+    (void)writer_close(w->file, false);
+    free(w->path);
     free(w);
 }

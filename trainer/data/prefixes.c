@@ -89,7 +89,6 @@ static const prefixes all[] = {
      NULL},
     {"et", LATIN "Ä Ö fil maj mm prof t v ", NULL},
     {"cs",
-
      " Bc BcA Ing MUDr MVDr MgA Mgr JUDr PhDr RNDr PharmDr ThLic ThDr prof doc CSc DrSc PaedDr Dr PhMr DiS abt "
      "ad adj adv aj ak akt alch amer anat angl anglosas arab arch archit arg astr astrol att bás belg bibl biol "
      "boh bot bulh č čas čes čj děj dep dět dial dol dop dosl ekon epic eufem f fam fem fil film form fot fr "
@@ -144,12 +143,10 @@ static const prefixes all[] = {
     {"ga", LATIN "Á É Í Ó Ú Uacht Dr Co Cf cf r Chr ", " lch lgh uimh "},
     {"ca", LATIN "Dr Dra pàg p c av Sr Sra adm tel núm Sta Prof esq pl entl ed ptes ", NULL},
     {"el",
-
      " Α Β Γ Δ Ε Ζ Η Θ Ι Κ Λ Μ Ν Ξ Ο Π Ρ Σ Τ Υ Φ Χ Ψ Ω δ η θ κ λ μ ν π ρ σ τ φ πρβλ κλπ κτλ βλ δηλ αρ Αρ αριθ "
      "Αριθ άρθρ σελ εκ εκατ δισ Δρ καθ κα Κος κεφ εδ παρ Παρ άγ Πλ Ιαν Απρ Αυγ Δεκ υπ Υπ στ συν ",
      NULL},
     {"ru",
-
      " А Б В Г Д Е Ж З И Й К Л М Н О П Р С Т У Ф Х Ц Ч Ш Щ Ъ Ы Ь Э Ю Я A B C D E F G H I J K L M N O P Q R S T U "
      "V W X Y Z 0гг 1гг 2гг 3гг 4гг 5гг 6гг 7гг 8гг 9гг 0г 1г 2г 3г 4г 5г 6г 7г 8г 9г Xвв Vвв Iвв Lвв Mвв Cвв "
      "Xв Vв Iв Lв Mв Cв г гг в вв гл гос д доп др ед зам исп кв кол коп куб м макс мин мл млн млрд наб нач обл "

@@ -6,28 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces a text by a shorter one, in place. Returns the new length. */
-static size_t replace(char *s, size_t n, const char *from, const char *to) {
-    const size_t n_from = strlen(from), n_to = strlen(to);
-    size_t out = 0;
-    for (size_t i = 0; i < n;) {
-        if (n - i >= n_from && memcmp(s + i, from, n_from) == 0) {
-            memcpy(s + out, to, n_to);
-            out += n_to;
-            i += n_from;
-        } else {
-            s[out++] = s[i++];
-        }
-    }
-    return out;
-}
-
 static size_t without_entities(char *s, size_t n) {
-    n = replace(s, n, "<skipped>", "");
-    n = replace(s, n, "&quot;", "\"");
-    n = replace(s, n, "&amp;", "&");
-    n = replace(s, n, "&lt;", "<");
-    return replace(s, n, "&gt;", ">");
+    n = text_replace(s, n, "<skipped>", "");
+    n = text_replace(s, n, "&quot;", "\"");
+    n = text_replace(s, n, "&amp;", "&");
+    n = text_replace(s, n, "&lt;", "<");
+    return text_replace(s, n, "&gt;", ">");
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "support/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -110,6 +111,21 @@ int64_t text_count_lines(text_slice text) {
     return count;
 }
 
+size_t text_replace(char *text, size_t n, const char *from, const char *to) {
+    const size_t n_from = strlen(from), n_to = strlen(to);
+    size_t out = 0;
+    for (size_t i = 0; i < n;) {
+        if (n - i >= n_from && memcmp(text + i, from, n_from) == 0) {
+            memcpy(text + out, to, n_to);
+            out += n_to;
+            i += n_from;
+        } else {
+            text[out++] = text[i++];
+        }
+    }
+    return out;
+}
+
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 /* Reads to the end of fd, about `expected` bytes. Returns 0 or an errno. */
@@ -136,23 +152,23 @@ static int read_all(int fd, size_t expected, char **bytes, size_t *n) {
 }
 
 int text_read(const char *path, char **bytes, size_t *n) {
+    return text_load(path, bytes, n) ? adamod__context("%s: ", path) : 0;
+}
+
+int text_load(const char *path, char **bytes, size_t *n) {
     struct stat st;
     *bytes = NULL;
     int fd = adamod__file_open(path, O_RDONLY);
-    if (fd < 0) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (fd < 0) return adamod__fail(ADAMOD_ERROR_IO, "cannot open: %s", strerror(errno));
     size_t expected = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : (size_t)1 << 16;
     int error = read_all(fd, expected, bytes, n);
     close(fd);
-    return error ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", path, strerror(error)) : 0;
+    return error ? adamod__fail(ADAMOD_ERROR_IO, "cannot read: %s", strerror(error)) : 0;
 }
 
 int text_write(const char *path, text_slice text) {
-    adamod__output file;
-    char reason[256];
-    int result = adamod__output_open(&file, path);
-    if (!result) result = adamod__output_add(&file, text.bytes, text.n);
-    if (!result) result = adamod__output_commit(&file);
-    if (result) adamod__output_reason(&file, reason, sizeof reason);
-    adamod__output_discard(&file);
-    return result ? adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, reason) : 0;
+    writer *w;
+    ADAMOD__TRY(writer_open(&w, path));
+    const int failed = writer_add(w, text.bytes, text.n), unkept = writer_close(w, !failed);
+    return failed ? failed : unkept;
 }

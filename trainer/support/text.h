@@ -41,8 +41,13 @@ int text_next_line(text_slice *rest, text_slice *line);
 int64_t text_count_tokens(text_unit unit, text_slice text);
 int64_t text_count_lines(text_slice text);
 
+/* Replaces every `from` in n bytes by `to`, which is not longer, in place. Returns the new length. */
+size_t text_replace(char *text, size_t n, const char *from, const char *to);
+
 /* Reads a whole file, or a pipe to its end. The caller frees *bytes. */
 int text_read(const char *path, char **bytes, size_t *n);
+/* Does the same with messages that do not name the file. */
+int text_load(const char *path, char **bytes, size_t *n);
 /* Replaces a file atomically (core/file.h): after a failure, the old file is still there. */
 int text_write(const char *path, text_slice text);
 

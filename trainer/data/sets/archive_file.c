@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "support/functions.h"
+#include "support/writer.h"
 #include "core/error.h"
 #include "data/sets/folders.h"
 
@@ -114,38 +115,20 @@ static int broken(unpacking *u) {
     return adamod__refuse("%s: not an archive that can be read: %s", u->name, error ? error : "it is damaged");
 }
 
-/* Writes the data of the current member to a new file. */
-static int write_member(unpacking *u, const char *path) {
-    char reason[256];
-    adamod__output out;
-    int status = adamod__output_open(&out, path);
-    la_ssize_t got = 0;
-    while (!status && (got = lib.data(u->a, u->buffer, BUFFER)) > 0) {
-        if (check_amount(u, 0)) {
-            adamod__output_discard(&out);
-            return -1;
-        }
-        status = adamod__output_add(&out, u->buffer, (uint64_t)got);
-        if (!status && (int64_t)out.size > u->o->most) got = -1; /* holes take no bytes in the archive */
-        if (got < 0) break;
-    }
-    if (!status && got >= 0) status = adamod__output_commit(&out);
-    if (status) adamod__output_reason(&out, reason, sizeof reason);
-    adamod__output_discard(&out);
-    if (status) return adamod__refuse("%s: %s", path, reason);
-    if (got >= 0) return 0;
-    return lib.error(u->a) ? broken(u) : too_much(u);
-}
-
-/* Reads the data of the current member to detect damage. */
-static int read_member(unpacking *u) {
-    la_ssize_t got;
+/* Writes the data of the current member to a file; path NULL: reads them to detect damage. */
+static int read_member(unpacking *u, const char *path) {
+    writer *out = NULL;
+    if (path && writer_open(&out, path)) return -1;
+    int failed = 0;
     int64_t all = 0;
-    while ((got = lib.data(u->a, u->buffer, BUFFER)) > 0 && (all += got) <= u->o->most) {
-        if (check_amount(u, 0)) return -1;
+    la_ssize_t got;
+    while (!failed && (got = lib.data(u->a, u->buffer, BUFFER)) != 0) {
+        if (got < 0) failed = broken(u);
+        else if ((all += got) > u->o->most) failed = too_much(u); /* holes take no bytes in the archive */
+        else if (check_amount(u, 0)) failed = -1;
+        else if (out) failed = writer_add(out, u->buffer, (size_t)got);
     }
-    if (got < 0) return broken(u);
-    return got ? too_much(u) : 0;
+    return writer_close(out, !failed) || failed ? -1 : 0;
 }
 
 static int take_member(unpacking *u, int k, int64_t size) {
@@ -154,13 +137,13 @@ static int take_member(unpacking *u, int k, int64_t size) {
     if (u->taken[k]) return adamod__refuse("%s: '%s' is in it twice", u->name, member);
     if (size == 0) return adamod__refuse("%s: '%s' in it is empty", u->name, member);
     u->taken[k] = true;
-    if (!u->directory) return read_member(u);
+    if (!u->directory) return read_member(u, NULL);
     snprintf(path, sizeof path, "%s/%s", u->directory, member);
     char *slash = strrchr(path, '/');
     *slash = 0;
     if (folder_make(path)) return -1;
     *slash = '/';
-    return write_member(u, path);
+    return read_member(u, path);
 }
 
 static int look_at(unpacking *u, struct archive_entry *entry) {
@@ -169,9 +152,6 @@ static int look_at(unpacking *u, struct archive_entry *entry) {
     char shown[64];
     int k = 0;
     snprintf(shown, sizeof shown, "%s", name ? name : "");
-    for (char *c = shown; *c; c++) {
-        if ((unsigned char)*c < ' ') *c = '?';
-    }
     if (!fault && lib.hardlink(entry)) fault = "it is a hard link";
     if (!fault && type == AE_IFLNK) fault = "it is a symbolic link";
     if (!fault && type != AE_IFREG && type != AE_IFDIR) fault = "it is neither a file nor a folder";

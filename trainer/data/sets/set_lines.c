@@ -20,22 +20,6 @@ static bool is_segment(text_slice line) { return holds(line, "<seg id"); }
 
 /* ---- what they become ---- */
 
-/* Replaces every `what` by `by`, which is not longer, in place. */
-static void replace(char *line, const char *what, const char *by) {
-    const size_t n = strlen(what), m = strlen(by);
-    char *to = line;
-    for (const char *at = line; *at;) {
-        if (strncmp(at, what, n) != 0) {
-            *to++ = *at++;
-            continue;
-        }
-        memcpy(to, by, m);
-        to += m;
-        at += n;
-    }
-    *to = 0;
-}
-
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* Removes <seg id="12"> with the spaces after it, and </seg> with the spaces around it. */
@@ -102,7 +86,7 @@ static void *open_worker(const void *options) {
 }
 
 static void replace_all(char *line, const char *const (*pairs)[2]) {
-    for (; (*pairs)[0]; pairs++) replace(line, (*pairs)[0], (*pairs)[1]);
+    for (; (*pairs)[0]; pairs++) line[text_replace(line, strlen(line), (*pairs)[0], (*pairs)[1])] = 0;
 }
 
 static char *run_line(void *worker, text_slice line) {

@@ -3,12 +3,12 @@
  * All files are made in a new folder, which is renamed when it is complete. For a set of pairs it also has unpacked files
  * (in/) and tokens (tok.*), which are removed in the end. */
 #include "support/text.h"
+#include "support/writer.h"
 #include "core/error.h"
 #include "data/bpe.h"
 #include "data/sets/archive_file.h"
 #include "data/sets/data_sets.h"
 #include "data/sets/folders.h"
-#include "data/sets/line_file.h"
 #include "data/sets/set_lines.h"
 #include "data/text_input.h"
 
@@ -122,16 +122,22 @@ static int check_amounts(const preparing *p) {
 /* The output of a line_map; what: for progress. */
 typedef struct target {
     const preparing *p;
-    line_file *file;
+    writer *file;
     const char *what;
+    int64_t lines;
 } target;
 
+static int put_line(writer *w, text_slice line) {
+    const int failed = writer_add(w, line.bytes, line.n);
+    return failed ? failed : writer_add(w, "\n", 1);
+}
+
 static int take_lines(void *context, int n, char *const *lines) {
-    const target *t = context;
-    for (int i = 0; i < n; i++) {
-        if (line_file_put(t->file, text_of(lines[i]))) return -1;
+    target *t = context;
+    for (int i = 0; i < n; i++, t->lines++) {
+        if (put_line(t->file, text_of(lines[i]))) return -1;
     }
-    tell(t->p, t->what, line_file_count(t->file), 0);
+    tell(t->p, t->what, t->lines, 0);
     return 0;
 }
 
@@ -139,12 +145,12 @@ static int take_lines(void *context, int n, char *const *lines) {
 static int map_files(const preparing *p, const char *const *paths, int n, line_map map, const char *what,
                      const char *to, int64_t *lines) {
     target t = {.p = p, .what = what};
-    if (line_file_open(&t.file, to)) return -1;
+    if (writer_open(&t.file, to)) return -1;
     map.take = take_lines;
     map.context = &t;
     const int status = line_map_run(&map, n, paths);
-    *lines = line_file_count(t.file);
-    return line_file_close(t.file, !status) || status ? -1 : 0;
+    *lines = t.lines;
+    return writer_close(t.file, !status) || status ? -1 : 0;
 }
 
 static void note_mended(const preparing *p, long long lines, const char *language) {
@@ -190,7 +196,7 @@ static int tokenize(const preparing *p, int side) {
 typedef struct pair_files {
     const preparing *p;
     text_input *in[2];
-    line_file *out[2][2]; /* training and validation, source and target */
+    writer *out[2][2]; /* training and validation, source and target */
 } pair_files;
 
 static int open_pairs(pair_files *f, const char *from, const char *const to[2]) {
@@ -200,7 +206,7 @@ static int open_pairs(pair_files *f, const char *from, const char *const to[2]) 
         const char *language = d->sides[i].language;
         if (text_input_open(&f->in[i], in_folder(f->p, from, language, path))) return -1;
         for (int k = 0; k < 2 && to[k]; k++) {
-            if (line_file_open(&f->out[k][i], in_folder(f->p, to[k], language, path))) return -1;
+            if (writer_open(&f->out[k][i], in_folder(f->p, to[k], language, path))) return -1;
         }
     }
     return 0;
@@ -210,7 +216,7 @@ static int close_pairs(pair_files *f, int status) {
     for (int i = 0; i < 2; i++) {
         text_input_close(f->in[i]);
         for (int k = 0; k < 2; k++) {
-            if (line_file_close(f->out[k][i], !status)) status = -1;
+            if (writer_close(f->out[k][i], !status)) status = -1;
         }
     }
     return status;
@@ -240,8 +246,8 @@ static int copy_pairs(const preparing *p, const char *from, const pair_limits *l
         if (got < 0) status = -1;
         else if (!limits || pair_limits_keep(limits, text_count_tokens(TEXT_WORDS, line[0]),
                                              text_count_tokens(TEXT_WORDS, line[1]))) {
-            line_file **out = f.out[++kept && hold_out && kept % hold_out == 0];
-            for (int i = 0; i < 2 && !status; i++) status = line_file_put(out[i], line[i]);
+            writer **out = f.out[++kept && hold_out && kept % hold_out == 0];
+            for (int i = 0; i < 2 && !status; i++) status = put_line(out[i], line[i]);
             if (kept % 10000 == 0) tell(p, "pairs", kept, 0);
         }
     }

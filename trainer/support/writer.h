@@ -1,0 +1,22 @@
+/* writer.h - writes a file in pieces: buffered, and atomically (core/file.h).
+ *
+ *     writer *w;
+ *     if (writer_open(&w, "x.txt")) ...
+ *     int failed = writer_add(w, "text\n", 5);
+ *     if (writer_close(w, !failed)) ...
+ *
+ * Messages begin with the path. */
+#ifndef ADAMOD_SUPPORT_WRITER_H
+#define ADAMOD_SUPPORT_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct writer writer;
+
+int writer_open(writer **out, const char *path);
+int writer_add(writer *w, const void *bytes, size_t n);
+/* Frees w. keep: the file takes its place; else it is dropped. NULL is fine. */
+int writer_close(writer *w, bool keep);
+
+#endif
