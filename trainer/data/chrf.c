@@ -7,13 +7,16 @@
 
 /* ---- characters ---- */
 
-/* Compares n-grams by their first characters. Text ends with zeros, which no character is. */
-static int compare_grams(const void *left, const void *right) {
-    const uint32_t *a = *(const uint32_t *const *)left, *b = *(const uint32_t *const *)right;
-    for (int i = 0; i < CHRF_CHARACTERS; i++) {
+static int compare_first(const uint32_t *a, const uint32_t *b, int order) {
+    for (int i = 0; i < order; i++) {
         if (a[i] != b[i]) return a[i] < b[i] ? -1 : 1;
     }
     return 0;
+}
+
+/* Compares n-grams of the highest order. Text ends with zeros, which no character is. */
+static int compare_grams(const void *left, const void *right) {
+    return compare_first(*(const uint32_t *const *)left, *(const uint32_t *const *)right, CHRF_CHARACTERS);
 }
 
 /* Collects the characters that are not white space, and sorts pointers to them by the n-grams that begin there. */
@@ -34,13 +37,6 @@ static const uint32_t **sort_grams(points *p, text_slice text, size_t *n) {
 static size_t skip_short(const uint32_t **at, size_t i, size_t n, int order) {
     while (i < n && at[i][order - 1] == 0) i++;
     return i;
-}
-
-static int compare_first(const uint32_t *a, const uint32_t *b, int order) {
-    for (int i = 0; i < order; i++) {
-        if (a[i] != b[i]) return a[i] < b[i] ? -1 : 1;
-    }
-    return 0;
 }
 
 static int64_t common(const uint32_t **a, size_t n_a, const uint32_t **b, size_t n_b, int order) {

@@ -70,9 +70,17 @@ static token token_from(const points *s, size_t i) {
 
 static token after(const points *s, token w) { return token_from(s, (size_t)(w.at - s->at) + w.n); }
 
+static bool is_one_of(uint32_t c, const char *characters) {
+    if (c < 0x80) return c && strchr(characters, (int)c);
+    for (text_slice set = text_of(characters); set.n;) {
+        if (unicode_next(&set) == c) return true;
+    }
+    return false;
+}
+
 static bool all_in(token w, const char *characters) {
     for (size_t i = 0; i < w.n; i++) {
-        if (w.at[i] > 0x7f || !strchr(characters, (int)w.at[i])) return false;
+        if (!is_one_of(w.at[i], characters)) return false;
     }
     return w.n > 0;
 }
@@ -92,28 +100,12 @@ static bool is_cjk(uint32_t c) {
 /* Opening brackets, marks and currency signs get a space before and none after. */
 static bool is_opening(token w) {
     for (size_t i = 0; i < w.n; i++) {
-        const uint32_t c = w.at[i];
-        if (c != '(' && c != '[' && c != '{' && c != 0xbf && c != 0xa1 && !unicode_is_currency(c)) return false;
+        if (!is_one_of(w.at[i], "([{¿¡") && !unicode_is_currency(w.at[i])) return false;
     }
     return true;
 }
 
-enum { LOW_QUOTE = 0x201e, LEFT_QUOTE = 0x201c, RIGHT_QUOTE = 0x201d };
-
-static bool is_quotes(token w) {
-    for (size_t i = 0; i < w.n; i++) {
-        const uint32_t c = w.at[i];
-        if (c != '\'' && c != '"' && c != '`' && c != LOW_QUOTE && c != LEFT_QUOTE) return false;
-    }
-    return true;
-}
-
-static bool only_curly(token w) {
-    for (size_t i = 0; i < w.n; i++) {
-        if (w.at[i] != LOW_QUOTE && w.at[i] != LEFT_QUOTE && w.at[i] != RIGHT_QUOTE) return false;
-    }
-    return true;
-}
+static bool is_quotes(token w) { return all_in(w, "'\"`„“"); }
 
 /* Counts the quotation marks of each kind, to tell opening from closing ones. */
 typedef struct quotes {
@@ -126,7 +118,7 @@ typedef struct quotes {
 
 static int *count_of(quotes *q, token mark) {
     static const uint32_t plain[] = {'"'};
-    if (only_curly(mark)) mark = (token){plain, 1};
+    if (all_in(mark, "„“”")) mark = (token){plain, 1};
     for (int i = 0; i < q->n; i++) {
         if (q->of[i].mark.n == mark.n && memcmp(q->of[i].mark.at, mark.at, mark.n * sizeof *mark.at) == 0)
             return &q->of[i].count;
@@ -174,8 +166,8 @@ static bool is_czech_decimal(const joiner *j, token w) {
 
 static void put_quotes(joiner *j, token w) {
     int *count = count_of(&j->quotes, w);
-    if (is_language(j, "cs") && w.n == 1 && w.at[0] == LOW_QUOTE) *count = 0;
-    if (is_language(j, "cs") && w.n == 1 && w.at[0] == LEFT_QUOTE) *count = 1;
+    if (is_language(j, "cs") && w.n == 1 && all_in(w, "„")) *count = 0;
+    if (is_language(j, "cs") && w.n == 1 && all_in(w, "“")) *count = 1;
     const bool possessive =
         is_language(j, "en") && w.n == 1 && w.at[0] == '\'' && j->before.n && j->before.at[j->before.n - 1] == 's';
     if (*count % 2) {

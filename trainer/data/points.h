@@ -15,7 +15,7 @@ typedef struct points {
 } points;
 
 static inline void points_add(points *p, uint32_t c) {
-    if (p->n < p->room || ARRAY_RESERVE(p->at, p->n + 1, p->room)) p->at[p->n++] = c;
+    if (ARRAY_RESERVE(p->at, p->n + 1, p->room)) p->at[p->n++] = c;
     else p->failed = true;
 }
 

@@ -1,7 +1,5 @@
 /* Lists of words between spaces. A word with a full stop inside ("z.B.") needs no entry: it keeps its last one anyway. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "core/platform.h" /* first */
 
 #include "data/prefixes.h"
 

@@ -1,7 +1,4 @@
-/* Written by scripts/unicode with Unicode 14.0.0.
- *
- * SPDX-License-Identifier: MIT
- */
+/* Written by scripts/unicode with Unicode 14.0.0. */
 /* clang-format off */
 static const unicode_range letters[] = {
     {0x41, 0x5a, 1}, {0x61, 0x7a, 1}, {0xaa, 0xaa, 1}, {0xb5, 0xb5, 1}, {0xba, 0xba, 1}, {0xc0, 0xd6, 1},

@@ -1,4 +1,5 @@
-#define _FILE_OFFSET_BITS 64
+#include "core/platform.h" /* first */
+
 #include "support/directory.h"
 
 #include <errno.h>

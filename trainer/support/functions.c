@@ -1,4 +1,5 @@
-#define _GNU_SOURCE
+#include "core/platform.h" /* first */
+
 #include "support/functions.h"
 
 #include "core/library.h"

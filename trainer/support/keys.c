@@ -139,9 +139,8 @@ static int set_number(const key_spec *k, const char *name, const char *text, cha
         return 0;
     }
     const int64_t whole = (int64_t)x;
-    const int narrow = (int)(k->size == sizeof narrow ? whole : 0);
     if ((double)whole != x) return wrong_value(k, name, text);
-    if (k->size == sizeof narrow) memcpy(field, &narrow, sizeof narrow);
+    if (k->size == sizeof(int)) memcpy(field, &(int){(int)whole}, sizeof(int));
     else memcpy(field, &whole, sizeof whole);
     return 0;
 }

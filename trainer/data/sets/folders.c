@@ -1,5 +1,5 @@
-#define _GNU_SOURCE
-#define _FILE_OFFSET_BITS 64
+#include "core/platform.h" /* first */
+
 #include "data/sets/folders.h"
 
 #include "support/directory.h"

@@ -3,7 +3,8 @@
  * A file from a network must have the published checksum. A file that users provide may be the published one compressed
  * again, with another checksum. Then its content is compared: by a checksum if one is known, otherwise by the names and sizes
  * of its members (sets_prepare.c). */
-#define _FILE_OFFSET_BITS 64
+#include "core/platform.h" /* first */
+
 #include "core/file.h"
 #include "core/error.h"
 #include "support/text.h"
