@@ -148,20 +148,14 @@ static int32_t *map_find(number_map *m, int32_t a, int32_t b) {
 
 /* ---- the most frequent pair ---- */
 
-static int compare_slices(text_slice a, text_slice b) {
-    const size_t n = a.n < b.n ? a.n : b.n;
-    const int order = n ? memcmp(a.bytes, b.bytes, n) : 0;
-    return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
-/* Whether x comes before y. UTF-8 sorts as code points do. */
+/* Whether x comes before y. */
 static bool greater(const bpe_learner *l, const heap_entry *x, const heap_entry *y) {
     if (x->count != y->count) return x->count > y->count;
     const pair *a = &l->pairs[x->pair], *b = &l->pairs[y->pair];
     int order =
-        a->first == b->first ? 0 : compare_slices(strings_get(l->symbols, a->first), strings_get(l->symbols, b->first));
+        a->first == b->first ? 0 : text_compare(strings_get(l->symbols, a->first), strings_get(l->symbols, b->first));
     if (!order && a->second != b->second)
-        order = compare_slices(strings_get(l->symbols, a->second), strings_get(l->symbols, b->second));
+        order = text_compare(strings_get(l->symbols, a->second), strings_get(l->symbols, b->second));
     return order > 0;
 }
 

@@ -93,8 +93,6 @@ static int parse_string(parser *ps, const char *expected, text_slice *out) {
     return take(ps, quote) ? 0 : unexpected(ps, "the closing quote");
 }
 
-static bool equals(text_slice s, const char *text) { return s.n == strlen(text) && memcmp(s.bytes, text, s.n) == 0; }
-
 static int parse_descr(parser *ps) {
     text_slice descr = {0};
     skip_space(ps);
@@ -109,7 +107,7 @@ static int parse_descr(parser *ps) {
     }
     if (kind.n && kind.bytes[0] == 'O')
         return adamod__refuse("dtype '%.*s' holds Python objects, expected '<f4' or '<f8'", (int)descr.n, descr.bytes);
-    if (!equals(kind, "f4") && !equals(kind, "f8"))
+    if (!text_equal(kind, text_of("f4")) && !text_equal(kind, text_of("f8")))
         return adamod__refuse("dtype '%.*s' cannot be read, expected '<f4' or '<f8'", (int)descr.n, descr.bytes);
     ps->array->type = kind.bytes[1] == '4' ? NPY_F32 : NPY_F64;
     ps->swapped = order != host_order();
@@ -164,7 +162,7 @@ static int parse_dict(parser *ps) {
         text_slice key = {0};
         int i = 0;
         ADAMOD__TRY(parse_string(ps, "a key in quotes", &key));
-        while (i < 3 && !equals(key, items[i].key)) i++;
+        while (i < 3 && !text_equal(key, text_of(items[i].key))) i++;
         if (i == 3)
             return adamod__refuse("unknown key '%.*s', expected descr, fortran_order and shape", (int)key.n, key.bytes);
         if (seen[i]++) return adamod__refuse("key '%s' is given twice", items[i].key);

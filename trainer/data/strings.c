@@ -69,8 +69,7 @@ static uint32_t slot_of(const strings *s, text_slice text, uint32_t hash) {
     uint32_t i = hash & s->mask;
     for (; s->slots[i] >= 0; i = (i + 1) & s->mask) {
         if (s->hashes[s->slots[i]] != hash) continue;
-        const text_slice other = strings_get(s, s->slots[i]);
-        if (other.n == text.n && (!text.n || memcmp(other.bytes, text.bytes, text.n) == 0)) break;
+        if (text_equal(strings_get(s, s->slots[i]), text)) break;
     }
     return i;
 }

@@ -42,7 +42,7 @@ struct vocab {
 
 static int special_id(text_slice token) {
     for (int id = 0; id < VOCAB_SPECIALS; id++)
-        if (token.n == strlen(specials[id]) && memcmp(token.bytes, specials[id], token.n) == 0) return id;
+        if (text_equal(token, text_of(specials[id]))) return id;
     return -1;
 }
 
@@ -74,8 +74,7 @@ typedef struct ranked {
 static int by_rank(const void *left, const void *right) {
     const ranked *a = left, *b = right;
     if (a->times != b->times) return a->times > b->times ? -1 : 1;
-    int order = memcmp(a->token.bytes, b->token.bytes, a->token.n < b->token.n ? a->token.n : b->token.n);
-    return order ? order : (a->token.n > b->token.n) - (a->token.n < b->token.n);
+    return text_compare(a->token, b->token);
 }
 
 static int add_ranked(vocab *v, const vocab_counter *counter, const vocab_options *options) {

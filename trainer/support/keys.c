@@ -100,7 +100,7 @@ static bool next_item(const char **list, const char *separator, text_slice *item
 
 static bool has_item(const char *list, const char *separator, text_slice wanted) {
     for (text_slice item; next_item(&list, separator, &item);) {
-        if (item.n == wanted.n && memcmp(item.bytes, wanted.bytes, item.n) == 0) return true;
+        if (text_equal(item, wanted)) return true;
     }
     return false;
 }

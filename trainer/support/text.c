@@ -22,6 +22,14 @@
 
 text_slice text_of(const char *string) { return (text_slice){string, strlen(string)}; }
 
+int text_compare(text_slice a, text_slice b) {
+    const size_t n = a.n < b.n ? a.n : b.n;
+    const int order = n ? memcmp(a.bytes, b.bytes, n) : 0;
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
+bool text_equal(text_slice a, text_slice b) { return a.n == b.n && text_compare(a, b) == 0; }
+
 void text_print(FILE *out, const char *text) {
     for (size_t left = strlen(text), n; left; text += n, left -= n) {
         if (adamod__is_harmless(text, left, &n)) fwrite(text, 1, n, out);

@@ -2,6 +2,7 @@
 #ifndef TEXT_H
 #define TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,9 @@ typedef struct text_slice {
 } text_slice;
 
 text_slice text_of(const char *string);
+bool text_equal(text_slice a, text_slice b);
+/* Compares bytes, which sorts UTF-8 by code points: below, at or above 0. */
+int text_compare(text_slice a, text_slice b);
 
 /* Print text that may contain names from users or files. Bytes that are not UTF-8, control characters and direction marks
  * become '?', so that no name breaks a line or controls the terminal. */
