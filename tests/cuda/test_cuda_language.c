@@ -12,8 +12,8 @@
 #include "scratch.h"
 #include "small_recipe.h"
 #include "tasks/language.h"
-#include "train/train.h"
-#include "train/training_step.h"
+#include "train/loop.h"
+#include "train/one_update.h"
 #include "core/error.h"
 
 #include <math.h>

@@ -15,7 +15,7 @@
 #include "tasks/tasks.h"
 #include "train/checkpoints.h"
 #include "train/resume.h"
-#include "train/train.h"
+#include "train/loop.h"
 #include "core/error.h"
 
 #include <ctype.h>

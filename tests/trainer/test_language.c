@@ -12,7 +12,7 @@
 #include "small_recipe.h"
 #include "tasks/language.h"
 #include "tasks/tasks.h"
-#include "train/train.h"
+#include "train/loop.h"
 #include "core/error.h"
 
 #include <math.h>

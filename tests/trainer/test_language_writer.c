@@ -11,7 +11,7 @@
 #include "tasks/language_writer.h"
 #include "tasks/sampling.h"
 #include "train/checkpoint.h"
-#include "train/train.h"
+#include "train/loop.h"
 #include "core/error.h"
 
 #include <math.h>

@@ -15,7 +15,7 @@
 #include "train/checkpoint.h"
 #include "train/resume.h"
 #include "train/progress.h"
-#include "train/train.h"
+#include "train/loop.h"
 #include "core/error.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
 #include "nn/plan.h"
 #include "small_recipe.h"
 #include "train/task.h"
-#include "train/training_step.h"
+#include "train/one_update.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "train/estimate.h"
 #include "train/progress.h"
 #include "train/resume.h"
-#include "train/together.h"
+#include "train/rank_setup.h"
 
 #include <string.h>
 #include <sys/resource.h>
@@ -137,7 +137,7 @@ int training_dry_run(const recipe *r, comm *c) {
         experiment_close(&e);
         return cli_failed("train");
     }
-    if (comm_agree(c, resume_init(&e)) || together_compare(&e)) {
+    if (comm_agree(c, resume_init(&e)) || rank_setup_compare(&e)) {
         experiment_close(&e);
         return cli_failed("train");
     }

@@ -3,7 +3,7 @@
 #include "cli/ranks.h"
 #include "cli/trained.h"
 #include "train/resume.h"
-#include "train/together.h"
+#include "train/rank_setup.h"
 
 #include <math.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static int evaluate(const arguments *a, trained *t, experiment *e) {
     if (first && resume_other_data(e, split, &t->meta, t->run, remark, sizeof remark)) training_note(remark);
     e->progress = (task_progress){progress_within, &t->progress};
     e->comm = t->comm;
-    if (together_compare(e)) status = cli_failed("evaluate");
+    if (rank_setup_compare(e)) status = cli_failed("evaluate");
     else if (*e->gone[split]) status = cli_fail("evaluate", "%s", e->gone[split]);
     else if (!there)
         status = cli_fail("evaluate", "%s: the recipe has no %s set", t->run, test ? "test" : "validation");

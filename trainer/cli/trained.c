@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "train/checkpoints.h"
-#include "train/together.h"
+#include "train/rank_setup.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ int trained_open(trained *t, int argc, char **argv, experiment *e, int uses) {
     if ((status = parse(t, argc, argv, &r)) >= 0) return status;
     if (t->on_host) snprintf(r.train.backend, sizeof r.train.backend, "cpu");
     if (recipe_check(&r)) return cli_refused(t->command);
-    together_place(&r, t->comm);
+    rank_setup_local(&r, t->comm);
     const bool shows = comm_rank(t->comm) == 0 && isatty(STDERR_FILENO);
     progress_outside(&t->progress, shows ? TRAIN_LIVE : TRAIN_SILENT, NULL, 0);
     const task_progress tell = {progress_within, &t->progress};

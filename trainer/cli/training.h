@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "tasks/tasks.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 /* Ctrl-C, a termination signal and a terminal that closes ask for a stop at the next update; a second one ends the process
  * at once. SIGUSR1 asks for a checkpoint. To be called before threads are made, which inherit that signals are not for them. */

@@ -105,7 +105,7 @@ typedef struct report_run {
     char status[24]; /* "": there is none */
     int64_t step;
     double seconds;
-    double training_loss; /* as train/training_loss.h defines it; NAN: not recorded */
+    double training_loss; /* as train/mean_loss.h defines it; NAN: not recorded */
     /* The validation on the way that was the last, all of the validation data at the end, all of the test data; weight 0:
      * there is none. */
     report_point last_valid, final_valid, final_test;

@@ -167,7 +167,7 @@ static double mean_loss(const report_run *r, double after, double until) {
     return weight > 0 ? sum / weight : NAN;
 }
 
-/* As train/training_loss.h defines it, which the trainer's last line gives. */
+/* As train/mean_loss.h defines it, which the trainer's last line gives. */
 static double last_loss(const report_run *r) {
     if (isfinite(r->training_loss)) return r->training_loss;
     const double last = r->train.n ? (double)r->train.at[r->train.n - 1].step : 0;

@@ -3,7 +3,7 @@
 #include "support/clock.h"
 #include "train/checkpoint.h"
 #include "train/progress.h"
-#include "train/training_step.h"
+#include "train/one_update.h"
 
 #include <stdio.h>
 

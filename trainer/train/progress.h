@@ -13,7 +13,7 @@
 
 #include "train/scoreboard.h"
 #include "train/task.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 #include <pthread.h>
 

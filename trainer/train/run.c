@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "train/checkpoints.h"
-#include "train/training_loss.h"
+#include "train/mean_loss.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -162,7 +162,7 @@ static int begin_events(run *r) {
 }
 
 /* What a process that was killed while it wrote a file has left. It takes a little room, nothing else. The names are
- * those of earlier versions, and that of together.c. */
+ * those of earlier versions, and that of rank_setup.c. */
 static void remove_temporaries(const run *r) {
     adamod__file_clean(r->directory);
     static const char *const kinds[] = {".yaml.tmp.", ".json.tmp.", ".vocab.tmp.", ".ranks-"};
@@ -324,7 +324,7 @@ int run_rewind(run *r, const char *mark) {
 
 static int find_training_loss(const run *r, int64_t step, double *out) {
     char *path = run_path(r, r->file[RUN_METRICS].name);
-    const int status = path ? training_loss(path, step, out) : -1;
+    const int status = path ? mean_training_loss(path, step, out) : -1;
     free(path);
     return status;
 }

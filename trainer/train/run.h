@@ -47,7 +47,7 @@
  *   checkpoints/last.safetensors, best.safetensors, averaged.safetensors, step-N.safetensors
  *                        see checkpoint.h
  *   result.json          written at the end: status ("finished", "diverged", "interrupted"), step, seconds,
- *                        "training_loss" (see training_loss.h), and of a run that finished "valid", the last evaluation,
+ *                        "training_loss" (see mean_loss.h), and of a run that finished "valid", the last evaluation,
  *                        and "test" or "final_valid", as in metrics.jsonl; "early":true where train.patience ended it
  *
  * time is seconds of training, not counting interruptions. After a crash the files may be ahead of the last checkpoint:

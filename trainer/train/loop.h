@@ -1,6 +1,6 @@
 /* The training loop: from a recipe to a run directory, interrupted and resumed as often as need be. */
-#ifndef ADAMOD_TRAIN_H
-#define ADAMOD_TRAIN_H
+#ifndef ADAMOD_LOOP_H
+#define ADAMOD_LOOP_H
 
 #include "train/scoreboard.h"
 #include "train/task.h"
@@ -40,7 +40,7 @@ typedef struct train_result {
     int64_t step;
     bool early;               /* finished because train.patience was at its end */
     double seconds;           /* of training, without evaluation */
-    double train_loss;        /* see training_loss.h; NAN: no update had one */
+    double train_loss;        /* see mean_loss.h; NAN: no update had one */
     task_result valid, final; /* of the last evaluation; and at the end, of ... */
     task_split final_split;   /* ... the test set, or the validation set where there is none */
     const char *tested;       /* which model that was of: "averaged", "best" or "last"; and after which update */

@@ -1,4 +1,4 @@
-/* training_loss.c - see training_loss.h.
+/* mean_loss.c - see mean_loss.h.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "train/training_loss.h"
+#include "train/mean_loss.h"
 
 #include "support/json_input.h"
 #include "core/error.h"
@@ -38,7 +38,7 @@ static bool read_line(const char *text, size_t n, point *out) {
     return !in.expected && strcmp(kind, "train") == 0 && isfinite(out->step);
 }
 
-int training_loss(const char *path, int64_t step, double *out) {
+int mean_training_loss(const char *path, int64_t step, double *out) {
     FILE *file = fopen(path, "re");
     if (!file) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
     char *text = NULL;

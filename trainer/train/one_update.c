@@ -1,4 +1,4 @@
-#include "train/training_step.h"
+#include "train/one_update.h"
 
 #include "core/error.h"
 #include "support/text.h"

@@ -1,4 +1,4 @@
-#include "train/train.h"
+#include "train/loop.h"
 
 #include "support/clock.h"
 #include "core/pool.h"
@@ -10,8 +10,8 @@
 #include "train/resume.h"
 #include "train/run.h"
 #include "train/shard.h"
-#include "train/together.h"
-#include "train/training_step.h"
+#include "train/rank_setup.h"
+#include "train/one_update.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -212,7 +212,7 @@ static int save_last(trainer *t) {
     return save(t, &name, 1) ? -1 : end_saving(t);
 }
 
-static int exchange_weights(trainer *t, bool to_evaluate) {
+static int swap_weights(trainer *t, bool to_evaluate) {
     if (t->s.shard) return shard_evaluation(t->s.shard, to_evaluate);
     return adamod_evaluation(t->s.optimizer, to_evaluate);
 }
@@ -220,15 +220,15 @@ static int exchange_weights(trainer *t, bool to_evaluate) {
 /* With the weights that the optimizer's rule is to be evaluated with, which need not be those it trains. */
 static int measure_with(trainer *t, task_split split, task_depth depth, task_sample sample, task_result *out) {
     adamod__failure failure;
-    if (exchange_weights(t, true)) return -1;
+    if (swap_weights(t, true)) return -1;
     const int failed = together(t, t->s.task->evaluate(&t->s, split, depth, sample, t, out));
     if (failed) {
         adamod__save_failure(&failure);
-        (void)exchange_weights(t, false);
+        (void)swap_weights(t, false);
         return adamod__fail_again(&failure);
     }
     comm_broadcast(t->o->comm, out, sizeof *out, 0); /* on another processor it may be another in the last bit */
-    return exchange_weights(t, false);
+    return swap_weights(t, false);
 }
 
 static int measure(trainer *t, task_split split, task_depth depth, task_result *out) {
@@ -618,7 +618,7 @@ int train_open(experiment *e, const recipe *r, const train_options *o) {
     if (!failed && r->train.threads == 0 && n > 1) shared->train.threads = cores > n ? cores / n : 1;
     if (!failed) failed = share_batches(shared, o);
     failed = comm_agree(o->comm, failed);
-    if (!failed) failed = together_share(shared, o->comm);
+    if (!failed) failed = rank_setup_devices(shared, o->comm);
     if (!failed) {
         progress_outside(&before, o->show, o->label, r->train.progress_every);
         before.board = o->board;
@@ -644,12 +644,12 @@ static int begin(trainer *t, const recipe *r) {
     if (train_open(&t->s, r, o)) return -1;
     if (o->reading) *o->reading = 0;
     if (together(t, o->resume ? 0 : resume_init(&t->s))) return -1;
-    if (together_compare(&t->s)) return -1;
+    if (rank_setup_compare(&t->s)) return -1;
     int failed = 0;
     if (comm_rank(o->comm) == 0)
         failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset));
     if (together(t, failed)) return -1;
-    if (together_see(o->comm, o->directory)) {
+    if (rank_setup_see(o->comm, o->directory)) {
         run_discard(t->run);
         t->run = NULL;
         return -1;

@@ -1,4 +1,4 @@
-#include "train/together.h"
+#include "train/rank_setup.h"
 
 #include "support/clock.h"
 #include "core/pool.h"
@@ -73,15 +73,15 @@ static int refuse_twice(const claim *all, int n) {
     return 0;
 }
 
-void together_place(recipe *r, const comm *c) {
+void rank_setup_local(recipe *r, const comm *c) {
     if (!c) return;
     share_cores(r, c);
     choose_gpu(r, c);
 }
 
-int together_share(recipe *r, comm *c) {
+int rank_setup_devices(recipe *r, comm *c) {
     if (!c) return 0;
-    together_place(r, c);
+    rank_setup_local(r, c);
     const claim mine = claim_of(r, c);
     claim *all = calloc((size_t)comm_size(c), sizeof *all);
     if (!all) comm_abort(c, 1);
@@ -136,7 +136,7 @@ static uint64_t hash_weights(const nn_params *p) {
     return p->state_data ? task_hash(hash, p->state_data, (size_t)p->state_count * sizeof *p->state_data) : hash;
 }
 
-int together_compare(const experiment *e) {
+int rank_setup_compare(const experiment *e) {
     comm *c = e->comm;
     task_part parts[TASK_MOST_PARTS];
     fingerprints mine;
@@ -169,7 +169,7 @@ static int leave_mark(const char *mark) {
     return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot write: %s", mark, strerror(errno));
 }
 
-int together_see(comm *c, const char *directory) {
+int rank_setup_see(comm *c, const char *directory) {
     char mark[4200];
     uint64_t now = (uint64_t)(1e6 * clock_wall_seconds());
     const bool first = comm_rank(c) == 0;
