@@ -98,12 +98,12 @@ TEST(gradients_that_are_not_finite_are_told) {
 TEST(what_is_slow_is_told) {
     experiment e;
     open_on_device(&e);
-    strcpy(e.recipe.train.comm, "auto");
+    e.recipe.train.comm = SUM_BY_ANY;
     setenv("ADAMOD_NCCL_LIBRARY", "nothing.so", 1);
     CHECK_INT(experiment_join(&e, c), 0);
     if (c) CHECK_HAS(e.slow, "gradients are summed by the host, not by NCCL: nothing.so: ");
     else CHECK_INT(*e.slow, '\0');
-    strcpy(e.recipe.train.comm, "nccl");
+    e.recipe.train.comm = SUM_BY_NCCL;
     CHECK_INT(experiment_join(&e, c), -1);
     CHECK_HAS(adamod__last_message(), "nothing.so: ");
     experiment_close(&e);

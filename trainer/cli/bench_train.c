@@ -210,7 +210,7 @@ static int check_step(bench *b) {
 
 /* Within rounding in another order of sums. */
 static int compare_losses(const bench *b, const bench_train_peer *p) {
-    const char *precision = bench_train_precision(&b->s);
+    const char *precision = experiment_precision(&b->s);
     const char *bound = strcmp(precision, "full") == 0 ? "1e-4" : strcmp(precision, "tf32") == 0 ? "2e-3" : "2e-2";
     const double ours = b->result.check;
     if (fabs(ours - p->loss) <= strtod(bound, NULL) * fabs(ours)) return 0;

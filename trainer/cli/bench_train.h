@@ -45,9 +45,6 @@ void bench_train_drop_data(const char *folder);
 
 /* ---- the file (bench_train_file.c) ---- */
 
-/* How the experiment computes: full, tf32 or mixed. */
-const char *bench_train_precision(const experiment *s);
-
 /* A safetensors file with every parameter by its name, its gradient as "gradient/NAME", the inputs of batch i as
  * "batch/I/NAME", and the task's settings, device and precision as JSON values in the metadata. */
 int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n);

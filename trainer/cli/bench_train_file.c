@@ -11,11 +11,6 @@
 
 enum { NAME = 160 };
 
-const char *bench_train_precision(const experiment *s) {
-    if (!s->params->on_device) return "full";
-    return strcmp(s->recipe.train.precision, "auto") == 0 ? "mixed" : s->recipe.train.precision;
-}
-
 typedef struct contents {
     adamod__st_tensor *tensors;
     char (*names)[NAME];
@@ -67,7 +62,7 @@ static int write_contents(contents *c, const char *path, const experiment *s, in
     int n = s->task->bench && s->task->bench->settings ? s->task->bench->settings(s, settings) : 0;
     settings[n++] = (task_setting){"batches", batches};
     const char *const texts[TEXTS][2] = {{"device", nn_params_device(s->params)},
-                                         {"precision", bench_train_precision(s)}};
+                                         {"precision", experiment_precision(s)}};
     char values[MOST][64];
     adamod__st_pair metadata[MOST];
     for (int i = 0; i < n; i++) {

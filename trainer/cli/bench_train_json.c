@@ -164,7 +164,7 @@ static void add_shapes(json *j, const bench_train_device *d) {
 static void add_device(json *j, const bench_train_result *r) {
     const bench_train_device *d = &r->device;
     json_pair(j, "device", d->name);
-    json_pair(j, "precision", bench_train_precision(r->s));
+    json_pair(j, "precision", experiment_precision(r->s));
     add(j, "burst", d->burst);
     add_rates(j, r, &r->step, 0, d->used);
     add(j, "flops", r->flops);

@@ -21,7 +21,7 @@ double bench_train_difference(const bench_train_result *r, const bench_train_pee
 
 static void print_place(const bench_train_result *r) {
     if (*r->device.name) {
-        printf("%s, %s precision\n", r->device.name, bench_train_precision(r->s));
+        printf("%s, %s precision\n", r->device.name, experiment_precision(r->s));
     } else {
         printf("%d thread%s, products by %s\n", r->threads, r->threads > 1 ? "s" : "", nn_profile_library());
     }

@@ -53,6 +53,7 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
             break;
         case KEY_SPAN: snprintf(out, size, "updates ('100', at most %.16g) or epochs ('1 epoch')", k->high); break;
         case KEY_CHOICE:
+        case KEY_ENUM:
             if (k->expected) snprintf(out, size, "%s", k->expected);
             else list_choices(k->choices, out, size);
             break;
@@ -98,14 +99,22 @@ static bool next_item(const char **list, const char *separator, text_slice *item
     return true;
 }
 
-static bool has_item(const char *list, const char *separator, text_slice wanted) {
-    for (text_slice item; next_item(&list, separator, &item);) {
-        if (text_equal(item, wanted)) return true;
+/* The place of a text in a list; -1: it is not there. */
+static int find_item(const char *list, const char *separator, text_slice wanted) {
+    int i = 0;
+    for (text_slice item; next_item(&list, separator, &item); i++) {
+        if (text_equal(item, wanted)) return i;
     }
-    return false;
+    return -1;
 }
 
-bool key_lists(const char *list, const char *choice) { return has_item(list, ",", text_of(choice)); }
+static const char *choice_at(const char *choices, int i, char out[32]) {
+    for (; i > 0; i--) choices += strcspn(choices, " ") + 1;
+    snprintf(out, 32, "%.*s", (int)strcspn(choices, " "), choices);
+    return out;
+}
+
+bool key_lists(const char *list, const char *choice) { return find_item(list, ",", text_of(choice)) >= 0; }
 
 int key_check_text(const char *name, const char *text, size_t room) {
     if (strlen(text) >= room) return adamod__refuse("%s is longer than %zu bytes", key_show(name).text, room - 1);
@@ -122,10 +131,17 @@ int key_check_text(const char *name, const char *text, size_t room) {
 }
 
 static int set_text(const key_spec *k, const char *name, const char *text, char *field) {
-    if (k->kind == KEY_CHOICE && !has_item(k->choices, " ", text_of(text))) return wrong_value(k, name, text);
+    if (k->kind == KEY_CHOICE && find_item(k->choices, " ", text_of(text)) < 0) return wrong_value(k, name, text);
     if (key_check_text(name, text, k->size)) return -1;
     memset(field, 0, k->size); /* so that equal settings have equal bytes */
     memcpy(field, text, strlen(text));
+    return 0;
+}
+
+static int set_enum(const key_spec *k, const char *name, const char *text, char *field) {
+    const int i = find_item(k->choices, " ", text_of(text));
+    if (i < 0) return wrong_value(k, name, text);
+    memcpy(field, &i, sizeof i);
     return 0;
 }
 
@@ -170,7 +186,7 @@ static int set_list(const key_spec *k, const char *name, const char *text, char 
     }
     const char *choices = k->choices;
     for (text_slice c; next_item(&choices, " ", &c);) {
-        if (!has_item(given, ",", c)) continue;
+        if (find_item(given, ",", c) < 0) continue;
         n += (size_t)snprintf(sorted + n, sizeof sorted - n, "%s%.*s", n ? "," : "", (int)c.n, c.bytes);
     }
     if (n != used || used >= k->size) return wrong_value(k, name, text); /* it has other words, or one twice */
@@ -217,6 +233,7 @@ static int set_span(const key_spec *k, const char *name, const char *text, char 
 int key_set(const key_spec *k, const char *name, const char *text, void *settings) {
     char *field = (char *)settings + k->offset;
     if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field);
+    if (k->kind == KEY_ENUM) return set_enum(k, name, text, field);
     if (k->kind == KEY_LIST) return set_list(k, name, text, field);
     if (k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS) return set_separated(k, name, text, field);
     if (k->kind == KEY_SPAN) return set_span(k, name, text, field);
@@ -244,6 +261,7 @@ const char *key_text(const key_spec *k, const void *settings, char out[32]) {
         case KEY_CHOICE: return field;
         case KEY_SWITCH: return *(const bool *)field ? "true" : "false";
         case KEY_REAL: memcpy(&x, field, sizeof x); return json_shortest(x, out);
+        case KEY_ENUM: memcpy(&narrow, field, sizeof narrow); return choice_at(k->choices, narrow, out);
         case KEY_WHOLE: break;
         case KEY_SPAN:
             memcpy(&span, field, sizeof span);

@@ -20,6 +20,7 @@ typedef enum key_kind {
     KEY_TEXT,
     KEY_PATH,
     KEY_CHOICE,
+    KEY_ENUM,
     KEY_WHOLE,
     KEY_REAL,
     KEY_SWITCH,
@@ -31,7 +32,7 @@ typedef enum key_kind {
 
 typedef struct key_spec {
     const char *path;
-    size_t offset, size;  /* of the field: char[], int, int64_t, uint64_t, double, bool or key_span */
+    size_t offset, size;  /* of the field: char[], int, int64_t, uint64_t, double, bool, an enum or key_span */
     const char *standard; /* the default, as text */
     double low, high;     /* bounds of numbers, none of which needs more than 53 bits */
     const char *help;
@@ -63,6 +64,9 @@ typedef struct key_table {
     { #field, KEY_AT(type, field), "", 0, 0, help, NULL, KEY_PATH, false, loose, NULL }
 #define CHOICE_KEY(type, field, standard, choices, loose, help)                                                        \
     { #field, KEY_AT(type, field), standard, 0, 0, help, choices, KEY_CHOICE, false, loose, NULL }
+/* Stored as an enum whose constants 0, 1, ... stand for the choices in their order. */
+#define ENUM_KEY(type, field, standard, choices, loose, help)                                                          \
+    { #field, KEY_AT(type, field), standard, 0, 0, help, choices, KEY_ENUM, false, loose, NULL }
 #define WHOLE_KEY(type, field, standard, low, high, loose, help)                                                       \
     { #field, KEY_AT(type, field), standard, low, high, help, NULL, KEY_WHOLE, false, loose, NULL }
 #define REAL_KEY(type, field, standard, low, high, below, loose, help)                                                 \

@@ -53,8 +53,11 @@ static const char *device_of(const recipe *r) {
 }
 
 static nn_precision precision_of(const recipe *r) {
-    if (strcmp(r->train.precision, "full") == 0) return NN_FULL;
-    return strcmp(r->train.precision, "tf32") == 0 ? NN_TF32 : NN_MIXED;
+    static const nn_precision all[] = {[PRECISION_AUTO] = NN_MIXED,
+                                       [PRECISION_FULL] = NN_FULL,
+                                       [PRECISION_TF32] = NN_TF32,
+                                       [PRECISION_MIXED] = NN_MIXED};
+    return all[r->train.precision];
 }
 
 const char *experiment_precision(const experiment *e) {
@@ -76,7 +79,7 @@ static int make_params(experiment *e, nn_value *loss) {
 
 static int make_plan(experiment *e, nn_value loss) {
     const recipe *r = &e->recipe;
-    const bool shares = comm_launched().size > 1 || strcmp(r->train.comm, "nccl") == 0; /* see experiment_join */
+    const bool shares = comm_launched().size > 1 || r->train.comm == SUM_BY_NCCL; /* see experiment_join */
     const nn_plan_options o = {
         .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .synced = shares};
     return nn_plan_create(&e->plan, e->graph, &o);
@@ -90,7 +93,7 @@ static adamod_status guard_gradients(const recipe *r, adamod_optimizer *opt) {
     for (int i = 0; i < r->optimizer.n_options; i++) {
         if (strcmp(r->optimizer.option[i].key, "nonfinite") == 0) return ADAMOD_OK;
     }
-    return adamod_set_text(opt, "nonfinite", strcmp(r->train.nonfinite, "skip") == 0 ? "skip" : "error");
+    return adamod_set_text(opt, "nonfinite", r->train.nonfinite == SKIP_UPDATE ? "skip" : "error");
 }
 
 /* Whether the recipe wants a parameter to be in the group without weight decay. */
@@ -165,7 +168,7 @@ static void find_length(experiment *e) {
 /* What sums on the device, where the recipe wants it and it can be had; for "auto" the host may do it. */
 static int join_devices(experiment *e, comm *c, nccl **out) {
     const recipe *r = &e->recipe;
-    const bool must = strcmp(r->train.comm, "nccl") == 0, may = c && strcmp(r->train.comm, "auto") == 0;
+    const bool must = r->train.comm == SUM_BY_NCCL, may = c && r->train.comm == SUM_BY_ANY;
     if (must && !e->params->on_device)
         return adamod__refuse("train.comm is nccl, which sums on GPUs, but the run is on the CPU");
     if (!e->params->on_device || (!must && !may)) return 0;
@@ -183,7 +186,7 @@ static int join_devices(experiment *e, comm *c, nccl **out) {
  * asking again and again. */
 static bool could_overlap(const experiment *e, const comm *c) {
     if (!e->params->on_device && !comm_threads(c)) return false;
-    if (strcmp(e->recipe.train.overlap, "auto") != 0) return strcmp(e->recipe.train.overlap, "on") == 0;
+    if (e->recipe.train.overlap != OVERLAP_AUTO) return e->recipe.train.overlap == OVERLAP_ON;
     return comm_size(c) > 1 && (e->params->on_device || adamod__cores() > comm_local(c).cores_shared);
 }
 
@@ -217,7 +220,7 @@ static int open_exchange(experiment *e, nccl *on_device, bool norms) {
                                 .plan = e->plan,
                                 .batches = r->train.accumulate,
                                 .carries = e->task->carries,
-                                .order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED,
+                                .order = r->train.sum,
                                 .overlap = overlaps(e, e->comm) && !norms};
     const int failed = exchange_open(&e->exchange, &o);
     if (failed) nccl_free(on_device);

@@ -20,7 +20,7 @@ bool update_is_pending(const experiment *s) {
 
 static int library_failed(const update *u) { return adamod__context("update %lld: ", (long long)u->step); }
 
-static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite, "stop") == 0; }
+static bool stops(const experiment *s) { return s->recipe.train.nonfinite == STOP_TRAINING; }
 
 /* A failure that other ranks cannot be told of, as they are in the middle of something that needs this one. */
 static int failed_alone(const experiment *s, const update *u) {

@@ -87,7 +87,7 @@ int rank_setup_devices(recipe *r, comm *c) {
     if (!all) comm_abort(c, 1);
     comm_gather(c, &mine, sizeof mine, all);
     int failed = refuse_mixture(all, comm_size(c));
-    if (!failed && strcmp(r->train.comm, "mpi") != 0) failed = refuse_twice(all, comm_size(c));
+    if (!failed && r->train.comm != SUM_BY_MPI) failed = refuse_twice(all, comm_size(c));
     free(all);
     return failed;
 }

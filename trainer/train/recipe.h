@@ -14,6 +14,7 @@
 #define ADAMOD_RECIPE_H
 
 #include "adamod.h"
+#include "comm/comm.h"
 #include "support/keys.h"
 
 #include <stdalign.h>
@@ -43,6 +44,12 @@ typedef struct recipe_given {
     int line; /* in recipe.file; 0: in another file before; -1: --set */
 } recipe_given;
 
+/* Values of keys of train, in the order of their choices. */
+typedef enum recipe_precision { PRECISION_AUTO, PRECISION_FULL, PRECISION_TF32, PRECISION_MIXED } recipe_precision;
+typedef enum recipe_overlap { OVERLAP_AUTO, OVERLAP_ON, OVERLAP_OFF } recipe_overlap;
+typedef enum recipe_comm { SUM_BY_ANY, SUM_BY_MPI, SUM_BY_NCCL } recipe_comm;
+typedef enum recipe_nonfinite { STOP_TRAINING, SKIP_UPDATE } recipe_nonfinite;
+
 typedef struct task task;
 typedef struct task_model task_model;
 
@@ -66,17 +73,17 @@ typedef struct recipe {
         char no_decay[32];  /* kinds of parameters without weight decay: a list of biases, norms */
     } optimizer;
     struct {
-        int64_t steps;   /* updates, unless ... */
-        double epochs;   /* ... this is not 0 */
-        int accumulate;  /* batches for an update, of all ranks */
-        char sum[8];     /* of several batches' gradients: ordered, fast */
-        char overlap[8]; /* sums of ranks begin during the backward pass: auto, on, off */
-        bool shard;      /* each rank keeps a part of the optimizer's states alone */
-        char comm[8];    /* what sums those of several GPUs: auto, mpi, nccl */
+        int64_t steps;          /* updates, unless ... */
+        double epochs;          /* ... this is not 0 */
+        int accumulate;         /* batches for an update, of all ranks */
+        comm_order sum;         /* order in which gradients of several batches are added */
+        recipe_overlap overlap; /* sums over ranks begin during the backward pass */
+        bool shard;             /* each rank keeps a part of the optimizer's states alone */
+        recipe_comm comm;       /* library that sums gradients of several GPUs */
         uint64_t seed;
         int threads;
-        char backend[16]; /* auto: cuda where it can be used, else cpu */
-        char precision[8];
+        char backend[16]; /* name of a device, as nn takes it; auto: cuda if it can be used, else cpu */
+        recipe_precision precision;
         key_span evaluate_every, checkpoint_every; /* 0: at the end only */
         char best[32];                             /* the metric by which a checkpoint is the best so far */
         int patience;          /* evaluations without a better one after which training ends; 0: it does not */
@@ -89,7 +96,7 @@ typedef struct recipe {
         bool keep_states;      /* of the optimizer in other checkpoints than these and the last, too */
         char init_from[RECIPE_PATH]; /* a run or a safetensors file whose weights a run begins with; "": none */
         char init_skip[256];         /* patterns of parameters that begin as they would without init_from */
-        char nonfinite[8];           /* a loss that is not finite: stop, skip */
+        recipe_nonfinite nonfinite;  /* what to do if a loss is not finite */
     } train;
 
     /* The structs of the task's tables and of the model's: each casts its own. */
