@@ -117,7 +117,7 @@ static const char small[] =
 static bool recipe_of(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     const bool ok = CHECK(recipe_of(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE) == 0);
     if (!ok) puts(adamod__last_message());
     return ok;
@@ -251,7 +251,7 @@ TEST(a_batch_may_be_empty) {
 
 static train_result run_in(const char *directory, bool resume, const char *const *assignments) {
     train_result out = {0};
-    recipe r;
+    OWNED_RECIPE r = {0};
     const train_options o = {.directory = directory, .resume = resume};
     if (!CHECK(recipe_of(&r, assignments) && train_run(&r, &o, &out) == 0)) puts(adamod__last_message());
     return out;

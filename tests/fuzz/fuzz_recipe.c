@@ -39,6 +39,7 @@ static void check_round_trip(const recipe *r) {
     require(n == m && memcmp(first, second, n) == 0);
     free(first);
     free(second);
+    recipe_free(&again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -48,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (recipe_parse(&r, (const char *)data, size, "f")) {
         check_line(adamod__last_message());
         require(strncmp(adamod__last_message(), "f:", 2) == 0 && memcmp(&r, &before, sizeof r) == 0);
+        recipe_free(&r);
         return 0;
     }
     check_round_trip(&r);
@@ -59,5 +61,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     text[5 + n] = '\0';
     if (recipe_set(&r, text)) check_line(adamod__last_message());
     else check_round_trip(&r);
+    recipe_free(&r);
     return 0;
 }

@@ -3,15 +3,55 @@
 #include "check.h"
 #include "core/error.h"
 #include "tasks/tasks.h"
+#include "train/task.h"
 
 #include <string.h>
 
 bool small_recipe(recipe *r, const char *text, const char *const *assignments) {
-    recipe_defaults(r, tasks_all);
+    recipe_free(r);
+    if (recipe_defaults(r, tasks_all)) return false;
     adamod__fail(ADAMOD_OK, "%s", "");
     if (!CHECK_INT(recipe_parse(r, text, strlen(text), "r.yaml"), 0)) return false;
     for (int i = 0; assignments && assignments[i]; i++) {
         if (recipe_set(r, assignments[i])) return false;
     }
     return recipe_check(r) == 0;
+}
+
+static bool same_bytes(const void *a, const void *b, size_t n) { return n == 0 || memcmp(a, b, n) == 0; }
+
+static bool same_pairs(const recipe_pair *a, int n, const recipe_pair *b, int m, bool origins) {
+    for (int i = 0; n == m && i < n; i++) {
+        if (strcmp(a[i].key, b[i].key) != 0 || strcmp(a[i].value, b[i].value) != 0) return false;
+        if (origins && a[i].line != b[i].line) return false;
+    }
+    return n == m;
+}
+
+static recipe without_lists(const recipe *r, bool origins) {
+    recipe plain = *r;
+    plain.optimizer.option = plain.optimizer.schedule = plain.optimizer.group = NULL;
+    plain.task_settings = plain.model_settings = NULL;
+    plain.given = NULL;
+    if (!origins) plain.n_given = 0;
+    if (!origins) memset(plain.file, 0, sizeof plain.file);
+    return plain;
+}
+
+bool recipes_equal(const recipe *a, const recipe *b, bool origins) {
+    const recipe x = without_lists(a, origins), y = without_lists(b, origins);
+    const task *t = recipe_task(a);
+    const task_model *m = recipe_model(a);
+    if (memcmp(&x, &y, sizeof x) != 0) return false;
+    for (const key_table *const *k = t->keys; *k; k++) {
+        if (!same_bytes(a->task_settings, b->task_settings, (*k)->size)) return false;
+    }
+    if (m && !same_bytes(a->model_settings, b->model_settings, m->keys->size)) return false;
+    if (origins && !same_bytes(a->given, b->given, (size_t)a->n_given * sizeof *a->given)) return false;
+    return same_pairs(a->optimizer.option, a->optimizer.n_options, b->optimizer.option, b->optimizer.n_options,
+                      origins) &&
+           same_pairs(a->optimizer.schedule, a->optimizer.n_schedules, b->optimizer.schedule, b->optimizer.n_schedules,
+                      origins) &&
+           same_pairs(a->optimizer.group, a->optimizer.n_group_keys, b->optimizer.group, b->optimizer.n_group_keys,
+                      origins);
 }

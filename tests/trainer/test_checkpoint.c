@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "small_recipe.h"
 #include "core/safetensors.h"
 #include "tasks/tasks.h"
 #include "train/checkpoint.h"
@@ -293,7 +294,7 @@ TEST(what_cannot_be_written_beside_training_is_told_at_the_end) {
 
 TEST(metadata_come_back_exactly) {
     model m;
-    recipe r, back;
+    OWNED_RECIPE r = {0}, back = {0};
     if (!make(&m, "adamod")) return;
     recipe_defaults(&r, tasks_all);
     recipe_defaults(&back, tasks_all);
@@ -574,7 +575,7 @@ TEST(a_checkpoint_of_another_model_or_rule_is_refused) {
 
 TEST(a_checkpoint_of_another_recipe_or_vocabulary_is_refused) {
     model m;
-    recipe r, other;
+    OWNED_RECIPE r = {0}, other = {0};
     if (!make(&m, "adamod")) return;
     train(&m, 0, 1);
     recipe_defaults(&r, tasks_all);
@@ -582,7 +583,7 @@ TEST(a_checkpoint_of_another_recipe_or_vocabulary_is_refused) {
     meta.recipe = &r;
     CHECK_INT(checkpoint_save(below("r.safetensors"), &m.params, m.opt, &meta), 0);
     const char *path = below("r.safetensors");
-    other = r;
+    CHECK_INT(recipe_copy(&other, &r), 0);
     CHECK_INT(recipe_set(&other, "train.steps=7"), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), "(none)");
     CHECK_INT(recipe_set(&other, "optimizer.beta3=0.5"), 0);

@@ -22,7 +22,7 @@ static const char small[] =
     "train: {steps: 9, evaluate_every: 4, checkpoint_every: 4, threads: 1, backend: cpu}\n";
 
 static bool open_with(experiment *e, const char *const *assignments) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     if (!CHECK(small_recipe(&r, small, assignments))) return puts(adamod__last_message()), false;
     if (!CHECK_INT(recipe_check(&r), 0)) return puts(adamod__last_message()), false;
     return experiment_open(e, &r, NULL, TASK_TRAIN) == 0;
@@ -123,7 +123,7 @@ TEST(groups_without_parameters_are_refused) {
 
 static train_result run_in(const char *directory, bool resume, const char *const *assignments) {
     train_result out = {0};
-    recipe r;
+    OWNED_RECIPE r = {0};
     const train_options o = {.directory = directory, .resume = resume};
     if (!CHECK(small_recipe(&r, small, assignments) && train_run(&r, &o, &out) == 0)) puts(adamod__last_message());
     return out;

@@ -31,7 +31,7 @@ static const char shapes[] = "data: {task: images, train: 50, valid: 30, test: 2
 static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, shapes, assignments); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     if (set_all(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY) == 0)
         return true;
     return false;
@@ -276,7 +276,7 @@ TEST(mistakes_on_large_pictures_are_shown_scaled_down) {
 
 static train_result run_in(const char *directory, bool resume, const char *const *assignments) {
     train_result out = {0};
-    recipe r;
+    OWNED_RECIPE r = {0};
     const train_options o = {.directory = directory, .resume = resume};
     if (!CHECK(set_all(&r, assignments)) || !CHECK_INT(train_run(&r, &o, &out), 0)) puts(adamod__last_message());
     return out;
@@ -318,7 +318,7 @@ TEST(a_run_has_its_classes_and_how_each_did) {
 /* The test set of a run can be evaluated where its training files are gone; what was held out of them cannot. */
 TEST(a_run_needs_its_training_files_only_for_what_was_held_out) {
     experiment e;
-    recipe r;
+    OWNED_RECIPE r = {0};
     put_cifar_10();
     run_in("held", false, WITH(CIFAR, "train.steps=1"));
     unlink("data_batch_3.bin");
@@ -462,7 +462,7 @@ TEST(the_repositorys_recipes_are_the_papers) {
                {"cifar100-densenet121", "multistep(150 epochs,225 epochs;0.1)", 100, 300, 7048548, 0.507f}};
     char path[600];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        recipe r;
+        OWNED_RECIPE r = {0};
         snprintf(path, sizeof path, "%s/recipes/%s.yaml", source_dir(), all[i].name);
         if (access(path, R_OK)) SKIP("the recipes are not here; SOURCE_DIR says where");
         recipe_defaults(&r, tasks_all);
@@ -483,7 +483,7 @@ TEST(the_repositorys_recipes_are_the_papers) {
         if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
     }
     snprintf(path, sizeof path, "%s/recipes/shapes.yaml", source_dir());
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, path) || recipe_check(&r), 0)) puts(adamod__last_message());
 }

@@ -164,7 +164,10 @@ static bool own_recipe;            /* the run's own in place of the problem's */
 
 static recipe recipe_for(const char *name, int threads) {
     recipe r = small(threads);
-    if (own_recipe) recipe_defaults(&r, tasks_all);
+    if (own_recipe) {
+        recipe_free(&r);
+        recipe_defaults(&r, tasks_all);
+    }
     if (own_recipe && !CHECK_INT(checkpoints_recipe(below(name), &r), 0)) puts(adamod__last_message());
     for (const char *const *s = changes; s && *s; s++) {
         if (!CHECK_INT(recipe_set(&r, *s), 0)) puts(adamod__last_message());

@@ -32,13 +32,13 @@ static const char small[] =
 static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     return set_all(&r, assignments) && experiment_open(e, &r, NULL, TASK_TRAIN | TASK_SCORE) == 0;
 }
 
 static train_result run_in(const char *directory, bool resume, const char *const *assignments) {
     train_result out = {0};
-    recipe r;
+    OWNED_RECIPE r = {0};
     const train_options o = {.directory = directory, .resume = resume};
     if (!CHECK(set_all(&r, assignments) && train_run(&r, &o, &out) == 0)) puts(adamod__last_message());
     return out;
@@ -244,7 +244,7 @@ TEST(characters_have_bits_and_a_run_knows_its_vocabulary) {
     put_texts();
     const train_result out = run_in("run", false, WITH(TEXT, "data.tokens=characters", "train.steps=3"));
     CHECK_CLOSE(out.final.value[2], out.final.value[0] / log(2), 1e-12);
-    recipe r;
+    OWNED_RECIPE r = {0};
     experiment e;
     task_result again;
     CHECK(set_all(&r, WITH(TEXT, "data.tokens=characters")));
@@ -292,7 +292,7 @@ TEST(bad_text_is_named) {
 
 TEST(the_recipes_are_the_papers_and_the_demos) {
     char path[600];
-    recipe r;
+    OWNED_RECIPE r = {0};
     snprintf(path, sizeof path, "%s/recipes/ptb-lstm.yaml", source_dir());
     if (access(path, R_OK)) SKIP("the recipes are not here; SOURCE_DIR says where");
     recipe_defaults(&r, tasks_all);
@@ -308,6 +308,7 @@ TEST(the_recipes_are_the_papers_and_the_demos) {
                   recipe_set(&r, "optimizer.flavour=") || recipe_check(&r),
               0);
     snprintf(path, sizeof path, "%s/recipes/language-demo.yaml", source_dir());
+    recipe_free(&r);
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, path) || recipe_check(&r), 0)) puts(adamod__last_message());
     CHECK_CLOSE(language_entropy(&r), 1.75 * log(2), 1e-12);

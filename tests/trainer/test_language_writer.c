@@ -101,7 +101,7 @@ static const char small[] =
 static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments); }
 
 static void train_on(const char *text, const char *const *assignments) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     train_result out;
     enter_scratch(true);
     if (text) {
@@ -125,7 +125,7 @@ static int collect(void *context, text_slice piece) {
 static const char *written(const char *prompt, const char *const *assignments, char unknown[200]) {
     static char text[500];
     char ignored[200];
-    recipe r;
+    OWNED_RECIPE r = {0};
     experiment e;
     language_writer *w = NULL;
     int32_t *tokens = NULL;

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "small_recipe.h"
 #include "train/epochs.h"
 #include "tasks/tasks.h"
 #include "tasks/translation.h"
@@ -22,6 +23,7 @@
 
 static int parse(recipe *r, const char *text) {
     adamod__fail(ADAMOD_OK, "%s", "");
+    recipe_free(r);
     recipe_defaults(r, tasks_all);
     return recipe_parse(r, text, strlen(text), "demo.yaml");
 }
@@ -31,13 +33,13 @@ static int check(const recipe *r) { return recipe_check(r); }
 
 /* The message that a text gets, by parsing or else by the check. */
 static const char *complaint(const char *text) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     if (parse(&r, text) == 0 && check(&r) == 0) return "(none)";
     return adamod__last_message();
 }
 
 static const char *set_complaint(const char *assignment) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, tasks_all);
     if (set(&r, assignment) == 0 && check(&r) == 0) return "(none)";
     return adamod__last_message();
@@ -58,23 +60,12 @@ static char *written(const recipe *r) {
     return text;
 }
 
-/* Equal in everything but where it came from. */
-static int same(recipe a, recipe b) {
-    memset(a.file, 0, sizeof a.file), memset(b.file, 0, sizeof b.file);
-    memset(a.given, 0, sizeof a.given), memset(b.given, 0, sizeof b.given);
-    a.n_given = b.n_given = 0;
-    for (int i = 0; i < RECIPE_MAX_OPTIONS; i++) a.optimizer.option[i].line = b.optimizer.option[i].line = 0;
-    for (int i = 0; i < RECIPE_MAX_SCHEDULES; i++) a.optimizer.schedule[i].line = b.optimizer.schedule[i].line = 0;
-    for (int i = 0; i < RECIPE_MAX_GROUP_KEYS; i++) a.optimizer.group[i].line = b.optimizer.group[i].line = 0;
-    return memcmp(&a, &b, sizeof a) == 0;
-}
-
 static void check_round_trip(const recipe *r) {
-    recipe again;
+    OWNED_RECIPE again = {0};
     char *first = written(r);
     recipe_defaults(&again, tasks_all);
     CHECK_INT(recipe_parse(&again, first, strlen(first), "again"), 0);
-    CHECK(same(*r, again));
+    CHECK(recipes_equal(r, &again, false));
     char *second = written(&again);
     CHECK_STR(first, second);
     free(first);
@@ -84,7 +75,7 @@ static void check_round_trip(const recipe *r) {
 /* ---- what is accepted ---- */
 
 TEST(defaults_are_the_demos_model_and_pass_the_check) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, tasks_all);
     CHECK_STR(r.name, "numbers");
     CHECK_STR(r.data.task, "numbers");
@@ -98,7 +89,7 @@ TEST(defaults_are_the_demos_model_and_pass_the_check) {
 }
 
 TEST(a_file_sets_what_it_gives_and_nothing_else) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "name: small\n"
                         "model: {layers: 2, d: 64, pre_norm: true, dropout: 2.5e-1}\n"
                         "optimizer:\n"
@@ -129,7 +120,7 @@ TEST(a_file_sets_what_it_gives_and_nothing_else) {
 }
 
 TEST(set_overrides_the_file) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "train: {steps: 5}\noptimizer: {lr: 1}\n"), 0);
     CHECK_INT(set(&r, "train.steps=7"), 0);
     CHECK_INT(set(&r, "train.steps=8"), 0);
@@ -145,7 +136,7 @@ TEST(set_overrides_the_file) {
 }
 
 TEST(an_option_can_be_taken_away) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "optimizer: {lr: 1, beta3: 0.99, eps: 1, schedule: {lr: constant}}\n"), 0);
     CHECK_INT(set(&r, "optimizer.beta3="), 0);
     CHECK_INT(set(&r, "optimizer.schedule.lr="), 0);
@@ -165,7 +156,7 @@ TEST(an_option_can_be_taken_away) {
 /* As --vary has always done it; what no rule has is still a mistake. */
 TEST(another_rule_drops_what_it_does_not_have_and_says_so) {
     const char *const words[] = {"optimizer=sgd", "optimizer.rule=sgd"};
-    recipe r;
+    OWNED_RECIPE r = {0};
     char line[1200];
     for (int i = 0; i < 2; i++) {
         CHECK_INT(parse(&r, "optimizer: {lr: 1, beta3: 0.99, eps: 1, weight_decay: 0, schedule: {lr: constant, "
@@ -196,7 +187,7 @@ TEST(another_rule_drops_what_it_does_not_have_and_says_so) {
 }
 
 TEST(a_recipe_becomes_an_optimizer) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     adamod_optimizer *opt = NULL;
     double x = 0;
     CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.5, momentum: 0.9, nesterov: true, decay: none}\n"), 0);
@@ -210,7 +201,7 @@ TEST(a_recipe_becomes_an_optimizer) {
 
 TEST(paths_are_made_absolute) {
     char here[PATH_MAX], expected[PATH_MAX + 64];
-    recipe r;
+    OWNED_RECIPE r = {0};
     if (!CHECK(getcwd(here, sizeof here) != NULL)) return;
     recipe_defaults(&r, tasks_all);
     const char *text = "data: {task: bitext, source: de.txt, target: ../en.txt, valid_source: /a/b}\n";
@@ -221,6 +212,7 @@ TEST(paths_are_made_absolute) {
     CHECK_STR(DATA(r).target, expected);
     CHECK_STR(DATA(r).valid_source, "/a/b");
     CHECK_STR(DATA(r).test_source, "");
+    recipe_free(&r);
     recipe_defaults(&r, tasks_all);
     CHECK_INT(recipe_parse(&r, text, strlen(text), "/x/r.yaml"), 0);
     CHECK_STR(DATA(r).source, "/x/de.txt");
@@ -232,7 +224,7 @@ TEST(paths_are_made_absolute) {
 }
 
 TEST(the_repositorys_recipes_are_good) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     const char *demo = recipe_file("demo.yaml");
     if (!demo) SKIP("the recipes are not here; SOURCE_DIR says where");
     recipe_defaults(&r, tasks_all);
@@ -241,6 +233,7 @@ TEST(the_repositorys_recipes_are_good) {
     CHECK_INT(r.train.steps, 900);
     CHECK_INT(DATA(r).sentences, 48);
     check_round_trip(&r);
+    recipe_free(&r);
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, recipe_file("iwslt14-small.yaml")), 0)) printf("%s\n", adamod__last_message());
     if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
@@ -269,7 +262,7 @@ TEST(recipes_of_translation_are_the_papers) {
                {"wmt14-big.yaml", "wmt14-en-de", 1024, 4096, 16, 3584, 4, 0.3, 0.6, 50, 0.9999, true}};
     if (!recipe_file("demo.yaml")) SKIP("the recipes are not here; SOURCE_DIR says where");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        recipe r;
+        OWNED_RECIPE r = {0};
         recipe_defaults(&r, tasks_all);
         if (!CHECK_INT(recipe_load(&r, recipe_file(all[i].name)), 0)) printf("%s\n", adamod__last_message());
         if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
@@ -290,7 +283,8 @@ TEST(recipes_of_translation_are_the_papers) {
         }
         CHECK_STR(r.optimizer.schedule[0].value, "constant_rsqrt(4000)");
     }
-    recipe r;
+    OWNED_RECIPE r = {0};
+    recipe_free(&r);
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, recipe_file("multi30k.yaml")) || check(&r), 0))
         printf("%s\n", adamod__last_message());
@@ -303,7 +297,7 @@ TEST(recipes_of_translation_are_the_papers) {
 /* ---- epochs ---- */
 
 TEST(how_long_to_train_is_said_once) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "train: {steps: 5}\n"), 0);
     CHECK_INT(set(&r, "train.epochs=200"), 0);
     CHECK_CLOSE(r.train.epochs, 200, 0);
@@ -327,7 +321,7 @@ TEST(how_long_to_train_is_said_once) {
 }
 
 TEST(intervals_are_of_updates_or_epochs) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "train: {evaluate_every: 1 epoch, checkpoint_every: 2.5epochs}\n"), 0);
     CHECK_CLOSE(r.train.evaluate_every.epochs, 1, 0);
     CHECK_INT(r.train.evaluate_every.updates, 0);
@@ -391,7 +385,7 @@ TEST(schedules_may_count_epochs) {
 
 /* Which of them comes first depends on the data. */
 TEST(a_schedule_may_count_both_epochs_and_updates) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     adamod_optimizer *opt = NULL;
     CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.1, schedule: {lr: 'multistep(1 epoch,20;0.1)'}}"), 0);
     CHECK_INT(check(&r), 0);
@@ -406,7 +400,7 @@ TEST(a_schedule_may_count_both_epochs_and_updates) {
 /* ---- groups of parameters ---- */
 
 TEST(groups_have_options_of_their_own) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_group groups[RECIPE_MAX_GROUPS];
     adamod_optimizer *opt = NULL;
     double lr, decay;
@@ -472,7 +466,7 @@ TEST(wrong_groups_are_named) {
     CHECK_HAS(set_complaint("optimizer.groups.a23456789012345678901234567890.b2345678901234567890123456789012345678=1"),
               "no such key; a group has match, freeze and options of the rule");
     CHECK_HAS(set_complaint("optimizer.groups.a2345678901234567890123456789012.lr=1"), "no such key");
-    recipe r;
+    OWNED_RECIPE r = {0};
     char text[64];
     CHECK_INT(parse(&r, "name: a\n"), 0);
     for (int i = 0; i <= RECIPE_MAX_GROUPS; i++) {
@@ -486,7 +480,7 @@ TEST(wrong_groups_are_named) {
 /* ---- lists ---- */
 
 TEST(a_list_may_be_written_as_yaml_or_with_commas) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "optimizer:\n  rule: adam\n  no_decay: [norms, biases]\n"), 0);
     CHECK_STR(r.optimizer.no_decay, "biases,norms");
     CHECK_INT(check(&r), 0);
@@ -508,7 +502,7 @@ TEST(a_list_may_be_written_as_yaml_or_with_commas) {
 }
 
 TEST(numbers_may_be_written_as_a_yaml_list) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(
         parse(&r, "data: {task: images, mean: [0.5, 0.4,0.3]}\nmodel: {kind: resnet, blocks: [1, 2], widths: '8, 16'}"),
         0);
@@ -530,7 +524,7 @@ TEST(numbers_may_be_written_as_a_yaml_list) {
 /* ---- what is written ---- */
 
 TEST(a_written_recipe_reads_back_the_same) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, tasks_all);
     check_round_trip(&r);
     const char *const all[] = {"name=\"quoted\" \\ back: #not a comment",
@@ -563,7 +557,7 @@ TEST(a_written_recipe_reads_back_the_same) {
 }
 
 TEST(words_that_yaml_takes_for_others_are_quoted) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, tasks_all);
     CHECK_INT(set(&r, "name=no"), 0);
     char *text = written(&r);
@@ -573,7 +567,7 @@ TEST(words_that_yaml_takes_for_others_are_quoted) {
 }
 
 TEST(a_full_disk_is_noticed) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     FILE *full = fopen("/dev/full", "w");
     if (!full) SKIP("no /dev/full");
     recipe_defaults(&r, tasks_all);
@@ -748,7 +742,7 @@ TEST(keys_must_fit_together) {
 }
 
 TEST(too_many_options_are_refused) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, tasks_all);
     for (int i = 0; i < RECIPE_MAX_OPTIONS; i++) {
         char text[32];
@@ -761,17 +755,17 @@ TEST(too_many_options_are_refused) {
 }
 
 TEST(a_failed_call_changes_nothing) {
-    recipe r, before;
+    OWNED_RECIPE r = {0}, before = {0};
     CHECK_INT(parse(&r, "name: x\noptimizer: {lr: 3}\n"), 0);
-    before = r;
+    CHECK_INT(recipe_copy(&before, &r), 0);
     const char *text = "name: y\nmodel: {d: 256}\noptimizer: {beta1: 0.5}\ntrain: {steps: no}\n";
     CHECK(recipe_parse(&r, text, strlen(text), "other.yaml"));
     CHECK(set(&r, "model.d=x") && set(&r, "optimizer.lr=\x01") && set(&r, "nothing=1"));
-    CHECK(memcmp(&r, &before, sizeof r) == 0);
+    CHECK(recipes_equal(&r, &before, true));
 }
 
 TEST(a_second_file_forgets_the_lines_of_the_first) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "model: {heads: 3}\noptimizer: {lr: 3}\n"), 0);
     CHECK_INT(recipe_parse(&r, "optimizer: {lr: 4}\n", 19, "b.yaml"), 0);
     CHECK(check(&r));
@@ -785,7 +779,7 @@ static char directory[] = "/tmp/test_recipe.XXXXXX";
 
 static const char *file_complaint(const char *name, const char *bytes, size_t n) {
     static char path[128];
-    recipe r;
+    OWNED_RECIPE r = {0};
     snprintf(path, sizeof path, "%s/%s", directory, name);
     FILE *file = bytes ? fopen(path, "wb") : NULL;
     if (file) {
@@ -823,7 +817,7 @@ TEST(files_that_are_no_recipes_are_refused) {
 /* ---- comparing ---- */
 
 static const char *difference(const char *then, const char *now) {
-    recipe a, b;
+    OWNED_RECIPE a = {0}, b = {0};
     if (parse(&a, then) || check(&a) || parse(&b, now) || check(&b)) return adamod__last_message();
     return recipe_compare(&a, &b, 0) ? adamod__last_message() : "(none)";
 }

@@ -8,6 +8,7 @@
 #endif
 #include "support/directory.h"
 #include "check.h"
+#include "small_recipe.h"
 #include "values.h"
 #include "support/json.h"
 #include "tasks/tasks.h"
@@ -119,7 +120,7 @@ static recipe plain(void) {
 }
 
 static run *open_run(const char *directory, bool resume) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     run *out = NULL;
     if (!CHECK_INT(run_open(&out, directory, &r, resume, 0), 0)) printf("%s\n", adamod__last_message());
     return out;
@@ -396,7 +397,7 @@ TEST(a_new_run_says_what_it_is) {
     CHECK_STR(run_directory(r), below("deep/er/new"));
     const char *const library[][2] = {{"matrix_library", "oneDNN \"3.1\""}};
     CHECK_INT(run_describe(r, 1, library), 0);
-    recipe again;
+    OWNED_RECIPE again = {0};
     recipe_defaults(&again, tasks_all);
     CHECK_INT(recipe_load(&again, below("deep/er/new/recipe.yaml")), 0);
     size_t n = 0;
@@ -500,7 +501,7 @@ TEST(the_result_is_written_at_the_end) {
 
 /* What refuses a new run there, and that it changes nothing. */
 static void check_kept(const char *directory, const char *name, const char *text) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     char expected[400], path[300];
     snprintf(expected, sizeof expected, "%s exists and is not empty: choose another --out, or --resume to continue it",
              directory);
@@ -512,7 +513,7 @@ static void check_kept(const char *directory, const char *name, const char *text
 }
 
 TEST(a_directory_with_something_in_it_is_refused) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     mkdir(below("notes"), 0777);
     add_to(below("notes/thesis.txt"), "years of work");
     check_kept(below("notes"), "thesis.txt", "years of work");
@@ -555,7 +556,7 @@ static void make_unbegun(const char *directory) {
 }
 
 TEST(a_run_without_a_checkpoint_is_begun_again) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     char path[300];
     make_unbegun(below("unbegun"));
     CHECK(run_is_unbegun(below("unbegun"), &r));
@@ -580,7 +581,7 @@ TEST(a_run_with_anything_to_lose_is_not_begun_again) {
                                        "classes.json",
                                        "report.html",
                                        "checkpoints/notes"};
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     char path[300];
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         snprintf(path, sizeof path, "lose-%zu", i);
@@ -609,7 +610,7 @@ TEST(a_directory_is_made_with_those_above_it) {
 }
 
 TEST(a_directory_that_cannot_be_made_is_refused) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     add_to(below("file"), "x");
     CHECK_HAS(open_complaint(below("file/run"), &r, false), "file/run: cannot make the directory: Not a directory");
     CHECK_HAS(open_complaint(below("file"), &r, false), "file: cannot make the directory: Not a directory");
@@ -637,7 +638,7 @@ static int in_child(const char *(*function)(void)) {
 }
 
 static const char *as_nobody(void) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     if (setgid(65534) || setuid(65534)) return "skip";
     return open_complaint(below("locked/run"), &r, false);
 }
@@ -654,7 +655,7 @@ TEST(a_directory_without_permission_is_refused) {
 /* ---- resuming ---- */
 
 TEST(only_a_run_can_be_resumed_and_only_with_its_recipe) {
-    recipe r = plain();
+    OWNED_RECIPE r = plain();
     CHECK_HAS(open_complaint(below("nowhere"), &r, true), "nowhere: no run to resume: recipe.yaml: No such file");
     CHECK_INT(size_of(below("nowhere")), -1);
     CHECK_STR(open_complaint(below("mine"), &r, false), "(none)");
@@ -666,7 +667,7 @@ TEST(only_a_run_can_be_resumed_and_only_with_its_recipe) {
 }
 
 TEST(two_processes_cannot_have_the_same_run) {
-    const recipe recipe_now = plain();
+    OWNED_RECIPE recipe_now = plain();
     run *r = open_run(below("shared"), false);
     if (!r) return;
     /* flock is held by the open file, so this process counts as another one too */
@@ -711,7 +712,7 @@ static int sum_at_once(int (*act)(const char *directory, int number), const char
 
 /* 1: it has the run; 16: another has; 64: neither. It is held until the process ends. */
 static int begin_one(const char *directory, int number) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     run *out = NULL;
     (void)number;
     if (run_open(&out, directory, &r, false, 0) == 0) return 1;
@@ -738,7 +739,7 @@ TEST(of_several_that_begin_a_run_at_once_one_does) {
 
 /* Begins it and takes that back, again and again: while a process has the run, its files are there. */
 static int begin_and_discard(const char *directory, int number) {
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     char path[300];
     int had = 0, wrong = 0;
     for (int i = 0; i < 1000000 && had < 40 && !wrong; i++) {
@@ -820,7 +821,7 @@ TEST(a_run_is_cut_back_to_a_mark) {
     CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL, false}, &(double){0}), 0);
     run_close(r);
 
-    recipe longer = plain();
+    OWNED_RECIPE longer = plain();
     CHECK_INT(recipe_set(&longer, "train.steps=1234"), 0);
     if (!CHECK_INT(run_open(&r, below("mark"), &longer, true, 0), 0)) return;
     const char *const library[][2] = {{"matrix_library", "none"}};
@@ -877,7 +878,7 @@ TEST(a_mark_that_does_not_fit_changes_nothing) {
 
 /* Adds lines until one fails; the message then. Every file holds whole lines and records. */
 static const char *fill(const char *directory) {
-    const recipe recipe_now = plain();
+    OWNED_RECIPE recipe_now = plain();
     static char result[1024];
     run *r = NULL;
     if (run_open(&r, directory, &recipe_now, false, 0)) return adamod__last_message();
@@ -937,7 +938,7 @@ static const char *begin_on_a_full_disk(void) {
     char block[8192] = "";
     FILE *file = fopen(below("disk/block"), "wb");
     if (!file || fwrite(block, 1, sizeof block, file) != sizeof block || fclose(file)) return "cannot fill the disk";
-    const recipe r = plain();
+    OWNED_RECIPE r = plain();
     static char result[1024];
     snprintf(result, sizeof result, "%s", open_complaint(below("disk/run"), &r, false));
     return size_of(below("disk/run")) < 0 ? result : "the directory is still there";

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "small_recipe.h"
 #include "support/text.h"
 #include "scratch.h"
 #include "tasks/tasks.h"
@@ -259,7 +260,7 @@ static train_result run_in(const char *directory, const recipe *r, bool resume) 
 
 TEST(a_task_of_ones_own_is_trained_and_measured) {
     enter_scratch(true);
-    const recipe r = recipe_of("");
+    OWNED_RECIPE r = recipe_of("");
     const char *directory = "run";
     const train_result out = run_in(directory, &r, false);
     CHECK_INT(out.status, TRAIN_FINISHED);
@@ -290,7 +291,7 @@ TEST(a_task_of_ones_own_is_trained_and_measured) {
 /* It has no test set: nothing may say that it was tested. */
 TEST(what_comes_of_the_validation_set_is_not_called_a_test) {
     enter_scratch(true);
-    const recipe r = recipe_of("");
+    OWNED_RECIPE r = recipe_of("");
     const train_result out = run_in("run", &r, false);
     CHECK_INT(out.final_split, SPLIT_VALID);
     static const char *const files[] = {"run/metrics.jsonl", "run/result.json"};
@@ -307,7 +308,7 @@ TEST(what_comes_of_the_validation_set_is_not_called_a_test) {
 /* In the file it is what the lines of the last updates say; and what the caller is told. */
 TEST(the_training_loss_is_the_mean_of_the_last_twentieth) {
     enter_scratch(true);
-    const recipe r = recipe_of("train.steps=40");
+    OWNED_RECIPE r = recipe_of("train.steps=40");
     const train_result out = run_in("run", &r, false);
     char *text = read_text("run/metrics.jsonl");
     double sum = 0;
@@ -330,11 +331,11 @@ TEST(the_best_checkpoint_is_best_by_the_metric_that_was_named) {
     checkpoint_meta by_right = {0}, by_loss = {0};
     char path[400];
     enter_scratch(true);
-    const recipe named = recipe_of("");
+    OWNED_RECIPE named = recipe_of("");
     run_in("named", &named, false);
     snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", "named");
     CHECK_INT(checkpoint_info(path, &by_right, NULL), 0);
-    const recipe r = recipe_of("train.best=loss");
+    OWNED_RECIPE r = recipe_of("train.best=loss");
     run_in("by-loss", &r, false);
     snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", "by-loss");
     CHECK_INT(checkpoint_info(path, &by_loss, NULL), 0);
@@ -347,8 +348,8 @@ TEST(the_best_checkpoint_is_best_by_the_metric_that_was_named) {
 TEST(the_best_so_far_is_forgotten_when_another_metric_is_named) {
     checkpoint_meta best = {0};
     enter_scratch(true);
-    recipe by_loss = recipe_of("train.best=loss");
-    const recipe by_right = recipe_of("");
+    OWNED_RECIPE by_loss = recipe_of("train.best=loss");
+    OWNED_RECIPE by_right = recipe_of("");
     CHECK_INT(recipe_set(&by_loss, "train.steps=1"), 0);
     CHECK(run_in("renamed", &by_loss, false).valid.value[0] > 1);
     run_in("renamed", &by_right, true);
@@ -358,7 +359,7 @@ TEST(the_best_so_far_is_forgotten_when_another_metric_is_named) {
 }
 
 TEST(a_run_in_two_parts_ends_as_one) {
-    const recipe half = recipe_of("train.steps=10"), whole = recipe_of("");
+    OWNED_RECIPE half = recipe_of("train.steps=10"), whole = recipe_of("");
     enter_scratch(true);
     run_in("parts", &half, false);
     const train_result a = run_in("parts", &whole, true), b = run_in("once", &whole, false);
@@ -392,10 +393,10 @@ static char *metrics_of(const char *directory) {
 
 TEST(epochs_are_the_updates_they_have) {
     enter_scratch(true);
-    const recipe epochs = recipe_with((const char *[]){"train.epochs=10", "train.evaluate_every=2 epochs",
+    OWNED_RECIPE epochs = recipe_with((const char *[]){"train.epochs=10", "train.evaluate_every=2 epochs",
                                                        "train.checkpoint_every=4epochs",
                                                        "optimizer.schedule.lr=multistep(3 epochs,5 epochs;0.1)", NULL});
-    const recipe updates =
+    OWNED_RECIPE updates =
         recipe_with((const char *[]){"train.steps=30", "train.evaluate_every=6", "train.checkpoint_every=12",
                                      "optimizer.schedule.lr=multistep(9,15;0.1)", NULL});
     CHECK_INT(run_in("epochs", &epochs, false).step, 30);
@@ -417,7 +418,7 @@ TEST(a_run_by_epochs_in_two_parts_ends_as_one) {
                                  "optimizer.schedule.lr=cosine(0,7 epochs)", NULL};
     const char *const both[] = {"train.accumulate=2", "train.epochs=7", "train.evaluate_every=1 epoch",
                                 "optimizer.schedule.lr=cosine(0,7 epochs)", NULL};
-    const recipe half = recipe_with(first), whole = recipe_with(both);
+    OWNED_RECIPE half = recipe_with(first), whole = recipe_with(both);
     CHECK_INT(run_in("epoch-parts", &half, false).step, 4);
     const train_result a = run_in("epoch-parts", &whole, true), b = run_in("epochs-once", &whole, false);
     CHECK_INT(a.step, 11);
@@ -433,7 +434,7 @@ TEST(a_run_by_epochs_in_two_parts_ends_as_one) {
 
 TEST(a_schedule_that_the_epochs_do_not_allow_is_named) {
     enter_scratch(true);
-    const recipe r = recipe_with((const char *[]){"optimizer.schedule.lr=multistep(0.1 epochs,0.2 epochs;0.1)", NULL});
+    OWNED_RECIPE r = recipe_with((const char *[]){"optimizer.schedule.lr=multistep(0.1 epochs,0.2 epochs;0.1)", NULL});
     const train_options o = {.directory = "never"};
     train_result out;
     CHECK_INT(train_run(&r, &o, &out), -1);
@@ -467,7 +468,7 @@ static void check_best_was_tested(const char *text, const train_result *out, int
 /* With all remainders right after 15 updates, the third evaluation after that ends it: at 30 of 60. */
 TEST(training_ends_when_nothing_gets_better) {
     enter_scratch(true);
-    const recipe r = recipe_with((const char *[]){"train.steps=60", "train.patience=3", "train.log_every=7", NULL});
+    OWNED_RECIPE r = recipe_with((const char *[]){"train.steps=60", "train.patience=3", "train.log_every=7", NULL});
     const train_result out = run_in("patient", &r, false);
     checkpoint_meta last = {0};
     CHECK_INT(out.status, TRAIN_FINISHED);
@@ -494,9 +495,9 @@ TEST(training_ends_when_nothing_gets_better) {
     const train_result without = run_in("patient", &r, true);
     CHECK_STR(without.tested, "last");
     CHECK_CLOSE(without.final.value[0], out.valid.value[0], 0);
-    const recipe more = recipe_with((const char *[]){"train.steps=60", "train.patience=4", NULL});
+    OWNED_RECIPE more = recipe_with((const char *[]){"train.steps=60", "train.patience=4", NULL});
     CHECK_INT(run_in("patient", &more, true).step, out.step + 5);
-    const recipe endless = recipe_with((const char *[]){"train.steps=60", NULL});
+    OWNED_RECIPE endless = recipe_with((const char *[]){"train.steps=60", NULL});
     const train_result whole = run_in("patient", &endless, true);
     CHECK_INT(whole.step, 60);
     CHECK(!whole.early);
@@ -526,7 +527,8 @@ static recipe with_signal(recipe r) {
 /* Stopped between the evaluations of updates 20 and 25, one of three without a better one. */
 TEST(a_resumed_run_has_the_patience_that_is_left) {
     enter_scratch(true);
-    const recipe r = recipe_with((const char *[]){"train.steps=60", "train.patience=3", NULL}), part = with_signal(r);
+    OWNED_RECIPE r = recipe_with((const char *[]){"train.steps=60", "train.patience=3", NULL});
+    const recipe part = with_signal(r); /* its lists are those of r */
     const train_options o = {.directory = "patient-parts", .stop = &signalled};
     train_result stopped;
     CHECK_INT(train_run(&part, &o, &stopped), 0);
@@ -539,7 +541,7 @@ TEST(a_resumed_run_has_the_patience_that_is_left) {
 
 TEST(a_checkpoint_is_saved_on_demand_and_training_goes_on) {
     enter_scratch(true);
-    const recipe r = with_signal(recipe_of("train.checkpoint_every=0"));
+    OWNED_RECIPE r = with_signal(recipe_of("train.checkpoint_every=0"));
     const train_options o = {.directory = "asked", .save = &signalled};
     train_result out;
     CHECK_INT(train_run(&r, &o, &out), 0);
@@ -563,7 +565,7 @@ static void open_decaying(experiment *e, const char *no_decay) {
                                        "model.ffn=8",        "model.heads=1",      "optimizer.rule=sgd",
                                        "optimizer.lr=0.125", "optimizer.decay=l2", "optimizer.weight_decay=0.5",
                                        "train.threads=1",    "train.backend=cpu",  no_decay};
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, all_tasks());
     for (size_t i = 0; i < sizeof assignments / sizeof *assignments; i++)
         if (!CHECK_INT(recipe_set(&r, assignments[i]), 0)) puts(adamod__last_message());
@@ -618,6 +620,7 @@ TEST(the_time_left_counts_evaluations_checkpoints_and_the_test) {
     CHECK_CLOSE(progress_left(&p), 18 * 2 + 2 * 7 + 11, 1e-9);
     progress_update(&p, 30, 240, 10, 1);
     CHECK_CLOSE(progress_left(&p), 0, 1e-9);
+    recipe_free(&e.recipe);
 }
 
 TEST(an_evaluation_says_that_the_run_stops_after_it) {
@@ -640,6 +643,7 @@ TEST(an_evaluation_says_that_the_run_stops_after_it) {
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(file);
+    recipe_free(&e.recipe);
     if (!CHECK_INT(text_read("said", &text, &n), 0)) return;
     CHECK(n == sizeof expected - 1 && memcmp(text, expected, n) == 0);
     free(text);
@@ -693,7 +697,7 @@ static checkpoint_meta last_of(const char *directory) {
 
 /* Refused by name; and if it is wanted so, training goes on with a new epoch, and validation with a new best. */
 TEST(other_data_are_refused_or_begun_anew) {
-    const recipe half = recipe_of("train.steps=10"), more = recipe_of("train.steps=11");
+    OWNED_RECIPE half = recipe_of("train.steps=10"), more = recipe_of("train.steps=11");
     const train_options resume = {.directory = "run", .resume = true},
                         reset = {.directory = "run", .resume = true, .reset = RESET_DATA};
     train_result out;
@@ -728,7 +732,7 @@ TEST(every_task_of_the_program_has_fingerprints_of_its_data) {
 /* ---- keys ---- */
 
 static const char *set_complaint(const char *first, const char *second) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, all_tasks());
     adamod__fail(ADAMOD_OK, "%s", "");
     if (recipe_set(&r, first) || (second && recipe_set(&r, second)) || recipe_check(&r)) return adamod__last_message();
@@ -753,13 +757,14 @@ TEST(keys_belong_to_their_task_and_model) {
 }
 
 TEST(what_a_file_says_of_its_own_task_does_not_hinder_another) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     static const char text[] = "data: {task: remainders, divisor: 5}\n";
     recipe_defaults(&r, all_tasks());
     CHECK_INT(recipe_parse(&r, text, strlen(text), "r.yaml"), 0);
     CHECK_INT(recipe_set(&r, "data.task=numbers"), 0);
     CHECK_INT(recipe_check(&r), 0);
     static const char mixed[] = "data: {task: numbers, divisor: 5}\n";
+    recipe_free(&r);
     recipe_defaults(&r, all_tasks());
     CHECK_INT(recipe_parse(&r, mixed, strlen(mixed), "r.yaml"), 0);
     CHECK_INT(recipe_check(&r), -1);
@@ -767,7 +772,7 @@ TEST(what_a_file_says_of_its_own_task_does_not_hinder_another) {
 }
 
 TEST(values_given_before_the_task_is_chosen_are_kept) {
-    recipe r;
+    OWNED_RECIPE r = {0};
     recipe_defaults(&r, all_tasks());
     CHECK_INT(recipe_set(&r, "data.task=numbers"), 0);
     CHECK_STR(r.model.kind, "transformer");

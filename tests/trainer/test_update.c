@@ -22,7 +22,7 @@ static comm *c;
 static bool is_unlucky(void) { return comm_rank(c) == comm_size(c) - 1; }
 
 static void open_one(experiment *e, const char *assignment) {
-    static recipe r;
+    OWNED_RECIPE r = {0};
     char batches[40];
     snprintf(batches, sizeof batches, "train.accumulate=%d", comm_size(c));
     const bool made = small_recipe(&r,

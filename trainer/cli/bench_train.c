@@ -110,7 +110,7 @@ static int read_recipe(const bench_request *ask, recipe *r) {
 
 /* folder: where data of a shape are, to be dropped once they were read. */
 static int load_recipe(int argc, char **argv, bench_request *ask, recipe *r, char folder[512], bool *help) {
-    recipe_defaults(r, tasks_all);
+    if (recipe_defaults(r, tasks_all)) return cli_failed(BENCH_TRAIN);
     int status = parse(argc, argv, ask, NULL, help);
     if (status || *help) return status;
     if (read_recipe(ask, r)) return cli_refused(BENCH_TRAIN);

@@ -249,7 +249,8 @@ static int find_run(const comparison *c, int index, variant_run *v) {
     const int seed = 1 + index % seeds(c), combination = index / seeds(c) % combinations(c);
     const int variant = index / seeds(c) / combinations(c);
     char text[200];
-    v->r = c->base;
+    recipe_free(&v->r);
+    if (recipe_copy(&v->r, &c->base)) return cli_failed("compare");
     *v->name = '\0';
     int failed = c->n_variants && apply_variant(&v->r, c->variant[variant], v->name, sizeof v->name);
     if (!failed) failed = apply_combination(c, combination, &v->r, v->name, sizeof v->name);
@@ -427,7 +428,7 @@ static int report_all(const comparison *c) {
 int cli_compare(int argc, char **argv) {
     static comparison c;
     static char standard[160];
-    recipe_defaults(&c.base, tasks_all);
+    if (recipe_defaults(&c.base, tasks_all)) return cli_failed("compare");
     int status = parse(argc, argv, &c, false);
     if (status >= 0) return status;
     if (recipe_load(&c.base, c.recipe)) return cli_refused("compare");

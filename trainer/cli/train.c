@@ -137,7 +137,7 @@ static int take_what_is_kept(recipe *r, const char *directory) {
 static int read_all(int argc, char **argv, arguments *a, recipe *r) {
     static char own[1200];
     char dropped[1024];
-    recipe_defaults(r, tasks_all);
+    if (recipe_defaults(r, tasks_all)) return cli_failed("train");
     int status = parse(argc, argv, a, r, false);
     if (status >= 0) return status;
     if (!a->recipe) {

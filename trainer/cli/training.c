@@ -171,7 +171,7 @@ int training_run(const char *command, const recipe *r, const train_options *how,
 int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,
                       size_t size) {
     char path[1200];
-    recipe_defaults(r, tasks_all);
+    if (recipe_defaults(r, tasks_all)) return cli_failed(command);
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
     if (access(path, R_OK))
         return cli_fail(command, "%s: not a run directory: recipe.yaml: %s", directory, strerror(errno));

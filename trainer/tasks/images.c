@@ -53,7 +53,6 @@ static const key_spec keys[] = {
 };
 #undef S
 static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(images_settings)};
-_Static_assert(sizeof(images_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
 
 /* ---- what no single key can tell ---- */
 

@@ -63,7 +63,6 @@ static const key_spec keys[] = {
 };
 #undef S
 static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(language_settings)};
-_Static_assert(sizeof(language_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
 
 /* What no single key can tell. */
 

@@ -66,7 +66,6 @@ static const key_table common_table = TABLE(common_keys), bitext_table = TABLE(b
                        numbers_table = TABLE(numbers_keys);
 const key_table *const translation_bitext_keys[] = {&bitext_table, &common_table, NULL};
 const key_table *const translation_numbers_keys[] = {&numbers_table, &common_table, NULL};
-_Static_assert(sizeof(translation_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
 
 /* ---- what no single key can tell ---- */
 

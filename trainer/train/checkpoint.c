@@ -449,13 +449,16 @@ int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta,
                : 0;
 }
 
+/* The recipe in a checkpoint, to be freed. */
 static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const char *path) {
     const char *text = adamod__st_metadata(file, "recipe");
     char name[1024];
     snprintf(name, sizeof name, "%.1000s: recipe", path);
-    recipe_defaults(r, tasks);
     if (!text) return adamod__refuse("%s: it contains no recipe", path);
-    return recipe_parse(r, text, strlen(text), name);
+    if (recipe_defaults(r, tasks)) return -1;
+    if (recipe_parse(r, text, strlen(text), name) == 0) return 0;
+    recipe_free(r);
+    return -1;
 }
 
 static int check_fingerprint(uint64_t wanted, uint64_t found, const char *path) {
@@ -472,7 +475,9 @@ static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wa
     if (check_fingerprint(wanted->fingerprint, found->fingerprint, path)) return -1;
     if (!wanted->recipe) return 0;
     if (read_recipe(file, wanted->recipe->tasks, &was, path)) return -1;
-    if (recipe_compare(&was, wanted->recipe, wanted->except) == 0) return 0;
+    const int differs = recipe_compare(&was, wanted->recipe, wanted->except);
+    recipe_free(&was);
+    if (!differs) return 0;
     return adamod__context("%s: made with another recipe: ", path);
 }
 
@@ -743,7 +748,10 @@ int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r) {
     if (!status && r) status = read_recipe(&file, r->tasks, &read, path);
     adamod__st_close(&file);
     if (status) return status;
-    if (r) *r = read;
+    if (r) {
+        recipe_free(r);
+        *r = read;
+    }
     *meta = found;
     return 0;
 }

@@ -251,8 +251,9 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
 
 int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress) {
     nn_value loss = -1;
-    *e = (experiment){.recipe = *r, .task = recipe_task(r), .progress = progress};
-    int failed = adamod_pool_create(&e->pool, r->train.threads);
+    *e = (experiment){.task = recipe_task(r), .progress = progress};
+    int failed = recipe_copy(&e->recipe, r);
+    if (!failed) failed = adamod_pool_create(&e->pool, r->train.threads);
     if (!failed) failed = e->task->open(e, directory, uses);
     e->progress = (task_progress){0};
     if (!failed && (uses & TASK_TRAIN)) find_length(e);
@@ -275,5 +276,6 @@ void experiment_close(experiment *e) {
     nn_graph_free(e->graph);
     nn_params_free(e->params);
     adamod_pool_free(e->pool);
+    recipe_free(&e->recipe);
     *e = (experiment){0};
 }

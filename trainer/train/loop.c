@@ -587,12 +587,11 @@ static int loop(trainer *t, train_result *out) {
 static int share_batches(recipe *r, const train_options *o) {
     const int ranks = comm_size(o->comm);
     if (ranks > 1 && o->resume) {
-        recipe *was = malloc(sizeof *was);
-        if (!was) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a recipe");
-        recipe_defaults(was, r->tasks);
-        const int failed = checkpoints_recipe(o->directory, was);
-        if (!failed) r->train.accumulate = was->train.accumulate;
-        free(was);
+        recipe was;
+        if (recipe_defaults(&was, r->tasks)) return -1;
+        const int failed = checkpoints_recipe(o->directory, &was);
+        if (!failed) r->train.accumulate = was.train.accumulate;
+        recipe_free(&was);
         return failed;
     }
     if (r->train.accumulate < ranks) r->train.accumulate = ranks;
@@ -609,22 +608,19 @@ static int check_share(const experiment *e, const comm *c) {
 
 /* With a share of the cores, unless the recipe says how many threads there are. */
 int train_open(experiment *e, const recipe *r, const train_options *o) {
-    recipe *shared = malloc(sizeof *shared);
+    recipe shared = *r; /* its lists are still those of r */
     progress before;
     progress_reading reading;
     const int cores = adamod__cores(), n = o->at_once;
-    int failed = shared ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a recipe");
-    if (!failed) *shared = *r;
-    if (!failed && r->train.threads == 0 && n > 1) shared->train.threads = cores > n ? cores / n : 1;
-    if (!failed) failed = share_batches(shared, o);
-    failed = comm_agree(o->comm, failed);
-    if (!failed) failed = rank_setup_devices(shared, o->comm);
+    if (r->train.threads == 0 && n > 1) shared.train.threads = cores > n ? cores / n : 1;
+    int failed = comm_agree(o->comm, share_batches(&shared, o));
+    if (!failed) failed = rank_setup_devices(&shared, o->comm);
     if (!failed) {
         progress_outside(&before, o->show, o->label, r->train.progress_every);
         before.board = o->board;
         before.place = o->place;
         progress_reading_begin(&reading, &before);
-        failed = experiment_open_telling(e, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY,
+        failed = experiment_open_telling(e, &shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY,
                                          (task_progress){progress_within, &before});
         progress_reading_end(&reading);
         progress_end(&before);
@@ -634,7 +630,6 @@ int train_open(experiment *e, const recipe *r, const train_options *o) {
     if (!failed && o->comm) failed = experiment_join(e, o->comm);
     if (!failed) e->recipe.train.threads = r->train.threads;
     if (!failed) memcpy(e->recipe.train.backend, r->train.backend, sizeof r->train.backend);
-    free(shared);
     return failed ? -1 : 0;
 }
 

@@ -105,19 +105,15 @@ typedef struct fingerprints {
 static uint64_t hash_recipe(const recipe *r) {
     char *text = NULL;
     size_t n = 0;
-    recipe *plain = malloc(sizeof *plain);
-    FILE *file = plain ? open_memstream(&text, &n) : NULL;
-    uint64_t hash = 0;
-    if (file) {
-        *plain = *r;
-        plain->train.threads = 0;
-        strcpy(plain->train.backend, "auto");
-        recipe_write(plain, file);
-        fclose(file);
-        hash = task_hash(0, text, n);
-    }
+    recipe plain = *r; /* its lists are still those of r */
+    FILE *file = open_memstream(&text, &n);
+    if (!file) return 0;
+    plain.train.threads = 0;
+    strcpy(plain.train.backend, "auto");
+    recipe_write(&plain, file);
+    fclose(file);
+    const uint64_t hash = task_hash(0, text, n);
     free(text);
-    free(plain);
     return hash;
 }
 

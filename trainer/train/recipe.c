@@ -17,6 +17,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -228,16 +229,27 @@ bool recipe_expected(const recipe *r, const char *path, char *out, size_t size) 
     return true;
 }
 
-/* Defaults, then what was given, for the task and the model that are chosen now. */
-static void settle(recipe *r) {
+static int out_of_memory(void) { return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a recipe"); }
+
+static size_t task_size(const task *t) {
+    size_t size = 0;
+    for (const key_table *const *k = t->keys; *k; k++) size = (*k)->size > size ? (*k)->size : size;
+    return size;
+}
+
+/* Settings of the task and the model that are chosen now: defaults, then what was given. */
+static int settle(recipe *r) {
     const task *t = recipe_task(r);
-    memset(r->task_settings, 0, sizeof r->task_settings);
-    memset(r->model_settings, 0, sizeof r->model_settings);
     if (!recipe_model(r) && !find_given(r, "model.kind")) {
         memset(r->model.kind, 0, sizeof r->model.kind);
         memcpy(r->model.kind, t->models[0]->kind, strlen(t->models[0]->kind));
     }
     const task_model *model = recipe_model(r);
+    free(r->task_settings);
+    free(r->model_settings);
+    r->task_settings = calloc(1, task_size(t));
+    r->model_settings = model ? calloc(1, model->keys->size) : NULL;
+    if (!r->task_settings || (model && !r->model_settings)) return out_of_memory();
     for (const key_table *const *k = t->keys; *k; k++) key_defaults(*k, r->task_settings);
     if (model) key_defaults(model->keys, r->model_settings);
     for (int i = 0; i < r->n_given; i++) {
@@ -245,13 +257,14 @@ static void settle(recipe *r) {
         const recipe_key k = find_key(r, g->path);
         if (k.k && k.settings != r) (void)key_set(k.k, g->path, g->text, k.settings);
     }
+    return 0;
 }
 
-void recipe_choose(recipe *r, const char *path, const char *text) {
+int recipe_choose(recipe *r, const char *path, const char *text) {
     char names[256];
     const recipe_key k = find_key(r, path);
     const key_spec whole = with_choices(r, k.k, names, sizeof names);
-    if (key_set(&whole, path, text, r) == 0) settle(r);
+    return key_set(&whole, path, text, r) ? 0 : settle(r);
 }
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
@@ -390,12 +403,24 @@ static int absolute_path(const recipe_place *at, const key_spec *k, const char *
     return (size_t)n < k->size ? 0 : recipe_fail(at, "%s is longer than %zu bytes in full", k->path, k->size - 1);
 }
 
+/* A list with room for one element more; NULL: no memory, and the list is as it was. */
+static void *grow(void *list, int n, size_t size) {
+    void *more = realloc(list, ((size_t)n + 1) * size);
+    if (!more) (void)out_of_memory();
+    return more;
+}
+
 static int remember(recipe *r, const char *path, const char *text, const recipe_place *at) {
     recipe_given *g = (recipe_given *)(uintptr_t)find_given(r, path);
     if (!g && r->n_given == RECIPE_MAX_KEYS)
         return recipe_fail(at, "%s: too many keys, expected at most %d", path, RECIPE_MAX_KEYS);
-    if (!g) g = &r->given[r->n_given++];
-    memset(g, 0, sizeof *g); /* so that equal recipes have equal bytes */
+    if (!g) {
+        recipe_given *more = grow(r->given, r->n_given, sizeof *more);
+        if (!more) return -1;
+        r->given = more;
+        g = &r->given[r->n_given++];
+    }
+    memset(g, 0, sizeof *g);
     memcpy(g->path, path, strlen(path));
     memcpy(g->text, text, strlen(text));
     g->line = at->line;
@@ -406,7 +431,6 @@ static void forget(recipe *r, const recipe_given *g) {
     const ptrdiff_t i = g - r->given;
     recipe_given *last = &r->given[--r->n_given];
     memmove(&r->given[i], &r->given[i + 1], (size_t)(last - &r->given[i]) * sizeof *last);
-    memset(last, 0, sizeof *last);
 }
 
 /* How long to train is said once: by what is given last, and in a file not twice. "0" says nothing. */
@@ -424,9 +448,16 @@ static int settle_length(recipe *r, const char *path, const char *text, const re
     return 0;
 }
 
-/* settings NULL: the key is of a task or model that is not chosen; the value must fit it all the same. */
+/* settings NULL: the key is of a task or model that is not chosen, but its value must be valid all the same. */
+static int set_field(const key_spec *k, const char *name, const char *text, void *settings) {
+    if (settings) return key_set(k, name, text, settings);
+    void *unused = calloc(1, k->offset + k->size);
+    const int failed = unused ? key_set(k, name, text, unused) : out_of_memory();
+    free(unused);
+    return failed;
+}
+
 static int set_key(recipe *r, const key_spec *k, void *settings, const char *text, const recipe_place *at) {
-    alignas(16) unsigned char elsewhere[RECIPE_SETTINGS];
     char names[256], whole[RECIPE_PATH];
     const key_spec with = with_choices(r, k, names, sizeof names);
     const recipe_given *before = find_given(r, k->path);
@@ -437,42 +468,40 @@ static int set_key(recipe *r, const key_spec *k, void *settings, const char *tex
         if (absolute_path(at, k, text, whole)) return -1;
         text = whole;
     }
-    if (key_set(&with, at->flag ? at->flag : k->path, text, settings ? settings : elsewhere))
+    if (set_field(&with, at->flag ? at->flag : k->path, text, settings))
         return recipe_fail(at, "%s", adamod__last_message());
     if (settle_length(r, k->path, text, at) || remember(r, k->path, text, at)) return -1;
-    if (chooses(k->path)) settle(r);
-    return 0;
+    return chooses(k->path) ? settle(r) : 0;
 }
 
 typedef struct pair_list {
-    recipe_pair *pairs;
+    recipe_pair **pairs;
     int *n, most;
     char *dropped; /* recipe.optimizer.dropped */
 } pair_list;
 
 static pair_list options_of(recipe *r) {
-    return (pair_list){r->optimizer.option, &r->optimizer.n_options, RECIPE_MAX_OPTIONS, r->optimizer.dropped};
+    return (pair_list){&r->optimizer.option, &r->optimizer.n_options, RECIPE_MAX_OPTIONS, r->optimizer.dropped};
 }
 
 static pair_list groups_of(recipe *r) {
-    return (pair_list){r->optimizer.group, &r->optimizer.n_group_keys, RECIPE_MAX_GROUP_KEYS, r->optimizer.dropped};
+    return (pair_list){&r->optimizer.group, &r->optimizer.n_group_keys, RECIPE_MAX_GROUP_KEYS, r->optimizer.dropped};
 }
 
 static pair_list schedules_of(recipe *r) {
-    return (pair_list){r->optimizer.schedule, &r->optimizer.n_schedules, RECIPE_MAX_SCHEDULES, r->optimizer.dropped};
+    return (pair_list){&r->optimizer.schedule, &r->optimizer.n_schedules, RECIPE_MAX_SCHEDULES, r->optimizer.dropped};
 }
 
 static recipe_pair *find_pair(const pair_list *list, const char *name) {
     for (int i = 0; i < *list->n; i++) {
-        if (strcmp(list->pairs[i].key, name) == 0) return &list->pairs[i];
+        if (strcmp((*list->pairs)[i].key, name) == 0) return &(*list->pairs)[i];
     }
     return NULL;
 }
 
 static void remove_pair(const pair_list *list, recipe_pair *pair) {
-    recipe_pair *last = &list->pairs[--*list->n];
+    recipe_pair *last = &(*list->pairs)[--*list->n];
     memmove(pair, pair + 1, (size_t)(last - pair) * sizeof *pair);
-    memset(last, 0, sizeof *last);
 }
 
 static int set_pair(const pair_list *list, const char *path, const char *name, const char *text,
@@ -491,7 +520,12 @@ static int set_pair(const pair_list *list, const char *path, const char *name, c
     if (key_check_text(path, text, sizeof pair->value)) return recipe_fail(at, "%s", adamod__last_message());
     if (!pair && *list->n == list->most)
         return recipe_fail(at, "%s: too many keys, expected at most %d", key_show(path).text, list->most);
-    if (!pair) pair = &list->pairs[(*list->n)++];
+    if (!pair) {
+        recipe_pair *more = grow(*list->pairs, *list->n, sizeof *more);
+        if (!more) return -1;
+        *list->pairs = more;
+        pair = &more[(*list->n)++];
+    }
     memset(pair, 0, sizeof *pair);
     memcpy(pair->key, name, strlen(name));
     memcpy(pair->value, text, strlen(text));
@@ -512,14 +546,14 @@ static bool is_option_name(const char *name) {
 /* Those that are not the rule's, but another's: what no rule has is a mistake to be told of. */
 static void drop_foreign(const recipe *r, const pair_list *list, const char *section) {
     for (int i = 0; i < *list->n;) {
-        const char *name = list->pairs[i].key;
+        const char *name = (*list->pairs)[i].key;
         const size_t used = strlen(list->dropped);
         if (!recipe_is_foreign(r, recipe_leaf(name))) {
             i++;
             continue;
         }
         snprintf(list->dropped + used, sizeof r->optimizer.dropped - used, "%s%s%s", used ? "," : "", section, name);
-        remove_pair(list, &list->pairs[i]);
+        remove_pair(list, &(*list->pairs)[i]);
     }
 }
 
@@ -551,8 +585,8 @@ static int remove_group(recipe *r, const char *group, const char *path, const re
     const int before = *list.n;
     const size_t n = strlen(group);
     for (int i = *list.n - 1; i >= 0; i--) {
-        if (strncmp(list.pairs[i].key, group, n) == 0 && list.pairs[i].key[n] == '.')
-            remove_pair(&list, &list.pairs[i]);
+        recipe_pair *pair = &(*list.pairs)[i];
+        if (strncmp(pair->key, group, n) == 0 && pair->key[n] == '.') remove_pair(&list, pair);
     }
     return *list.n < before ? 0 : recipe_fail(at, "%s is not set, so it cannot be removed", path);
 }
@@ -561,11 +595,11 @@ static int remove_group(recipe *r, const char *group, const char *path, const re
 static int set_group(recipe *r, const char *group, const char *path, const char *text, const recipe_place *at) {
     const pair_list list = groups_of(r);
     const char *key = path + strlen(recipe_group_section), *leaf = recipe_leaf(path);
-    char plain[sizeof list.pairs->value];
+    char plain[sizeof((recipe_pair *)0)->value];
     size_t n = 0;
     if (strlen(key) == strlen(group) && !*text && at->line < 0) return remove_group(r, group, path, at);
     if (strlen(key) == strlen(group)) return recipe_fail(at, "%s is a section: its keys are set one by one", path);
-    if (!is_option_name(group) || !is_option_name(leaf) || strlen(key) >= sizeof list.pairs->key ||
+    if (!is_option_name(group) || !is_option_name(leaf) || strlen(key) >= sizeof((recipe_pair *)0)->key ||
         leaf != key + strlen(group) + 1)
         return recipe_fail(at, "%s: no such key; a group has match, freeze and options of the rule",
                            key_show(path).text);
@@ -603,12 +637,47 @@ int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_
     return set_pair(&list, path, recipe_leaf(path), text, at);
 }
 
-void recipe_defaults(recipe *r, const task *const *tasks) {
+int recipe_defaults(recipe *r, const task *const *tasks) {
     memset(r, 0, sizeof *r);
     r->tasks = tasks;
     key_defaults(&loop_table, r);
     memcpy(r->data.task, tasks[0]->name, strlen(tasks[0]->name));
-    settle(r);
+    if (!settle(r)) return 0;
+    recipe_free(r);
+    return -1;
+}
+
+/* One byte more, as malloc(0) may be NULL. */
+static void *copy_of(const void *memory, size_t n) {
+    void *copy = memory ? malloc(n + 1) : NULL;
+    return copy ? memcpy(copy, memory, n) : NULL;
+}
+
+int recipe_copy(recipe *to, const recipe *from) {
+    const size_t pair = sizeof(recipe_pair);
+    const task_model *model = recipe_model(from);
+    *to = *from;
+#define COPY(field, bytes) ((to->field = copy_of(from->field, bytes)) || !from->field)
+    bool ok = COPY(optimizer.option, (size_t)from->optimizer.n_options * pair);
+    ok &= COPY(optimizer.schedule, (size_t)from->optimizer.n_schedules * pair);
+    ok &= COPY(optimizer.group, (size_t)from->optimizer.n_group_keys * pair);
+    ok &= COPY(given, (size_t)from->n_given * sizeof *from->given);
+    ok &= COPY(task_settings, task_size(recipe_task(from)));
+    ok &= COPY(model_settings, model ? model->keys->size : 0);
+#undef COPY
+    if (ok) return 0;
+    recipe_free(to);
+    return out_of_memory();
+}
+
+void recipe_free(recipe *r) {
+    free(r->optimizer.option);
+    free(r->optimizer.schedule);
+    free(r->optimizer.group);
+    free(r->given);
+    free(r->task_settings);
+    free(r->model_settings);
+    memset(r, 0, sizeof *r);
 }
 
 int recipe_set(recipe *r, const char *assignment) {
@@ -793,8 +862,8 @@ static void describe_table(FILE *file, const recipe *r, const key_table *t) {
 }
 
 void recipe_describe(FILE *file, const task *const *tasks) {
-    static recipe r;
-    recipe_defaults(&r, tasks);
+    recipe r;
+    if (recipe_defaults(&r, tasks)) return;
     describe_table(file, &r, &loop_table);
     fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.OPTION", "what the rule says", "the rule's",
             "any option of the rule: lr, beta1, ... ('adamod optim list RULE')");
@@ -822,4 +891,5 @@ void recipe_describe(FILE *file, const task *const *tasks) {
             describe_table(file, &r, (*m)->keys);
         }
     }
+    recipe_free(&r);
 }

@@ -17,7 +17,6 @@
 #include "comm/comm.h"
 #include "support/keys.h"
 
-#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,7 +28,6 @@
 #define RECIPE_MAX_GROUP_KEYS 48
 #define RECIPE_MAX_KEYS 80
 #define RECIPE_PATH 512
-#define RECIPE_SETTINGS 6144 /* bytes of a task's, and of a model's */
 
 typedef struct recipe_pair {
     char key[64]; /* an option of the rule; for schedules the option it drives; of a group "head.lr" */
@@ -63,11 +61,9 @@ typedef struct recipe {
     } model;
     struct {
         char rule[24];
-        recipe_pair option[RECIPE_MAX_OPTIONS];
-        int n_options;
-        recipe_pair schedule[RECIPE_MAX_SCHEDULES];
-        int n_schedules;
-        recipe_pair group[RECIPE_MAX_GROUP_KEYS]; /* match, freeze and options of groups of parameters */
+        recipe_pair *option, *schedule;
+        int n_options, n_schedules;
+        recipe_pair *group; /* match, freeze and options of groups of parameters */
         int n_group_keys;
         char dropped[1024]; /* what recipe_set took away with the rule that had it: a list, "beta3,schedule.beta3" */
         char no_decay[32];  /* kinds of parameters without weight decay: a list of biases, norms */
@@ -99,20 +95,24 @@ typedef struct recipe {
         recipe_nonfinite nonfinite;  /* what to do if a loss is not finite */
     } train;
 
-    /* The structs of the task's tables and of the model's: each casts its own. */
-    alignas(16) unsigned char task_settings[RECIPE_SETTINGS];
-    alignas(16) unsigned char model_settings[RECIPE_SETTINGS];
+    /* The structs that the key tables of the task and of the model describe, and of their size; each owner casts its
+     * own. model_settings is NULL if the task has no such model. */
+    void *task_settings, *model_settings;
 
     const task *const *tasks; /* that data.task may name; ends with NULL */
 
     /* Where values came from. */
     char file[RECIPE_PATH]; /* what was loaded last; "": nothing */
-    recipe_given given[RECIPE_MAX_KEYS];
+    recipe_given *given;
     int n_given;
 } recipe;
 
-/* The defaults of every key; the first of the tasks and the first of its models. */
-void recipe_defaults(recipe *r, const task *const *tasks);
+/* Makes a recipe with the default of every key, the first of the tasks and the first of its models; to be freed. */
+int recipe_defaults(recipe *r, const task *const *tasks);
+/* Makes a copy, to be freed too. After a failure it is empty. */
+int recipe_copy(recipe *to, const recipe *from);
+/* Leaves the recipe empty: all bytes 0, which may be freed again. */
+void recipe_free(recipe *r);
 
 /* What data.task and model.kind name. The model is NULL where the task has none of that kind, which recipe_check
  * refuses. */

@@ -26,8 +26,9 @@ int recipe_list_keys(const recipe *r, recipe_key out[RECIPE_MAX_KEYS]);
 
 /* Any key of any kind, also of tasks and models that are not chosen (yet). */
 int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_place *at);
-/* Chooses the task or the model, without a note of where it was given; what is wrong with it is found later. */
-void recipe_choose(recipe *r, const char *path, const char *text);
+/* Chooses the task or the model, without a note of where it was given. A value that is wrong is ignored, as it is
+ * reported later. */
+int recipe_choose(recipe *r, const char *path, const char *text);
 int recipe_no_such_key(const recipe *r, const recipe_place *at, const char *path);
 
 /* Whether a path is a section of any recipe ("data", "optimizer.schedule"). */

@@ -117,8 +117,8 @@ static int read_scalar(reader *in, const char *path, const yaml_event_t *event) 
         return recipe_fail(&in->at, "%s contains a zero byte", key_show(path).text);
     }
     if (!in->scanning) return recipe_set_path(in->r, path, text, &in->at);
-    if (strcmp(path, "data.task") == 0 || strcmp(path, "model.kind") == 0) recipe_choose(in->r, path, text);
-    return 0;
+    const bool chooses = strcmp(path, "data.task") == 0 || strcmp(path, "model.kind") == 0;
+    return chooses ? recipe_choose(in->r, path, text) : 0;
 }
 
 /* Up to the end of a list of words that has begun: a scalar with commas. */
@@ -202,10 +202,11 @@ static int read_all(reader *in) {
 }
 
 int recipe_parse(recipe *r, const char *text, size_t n, const char *name) {
-    recipe copy = *r;
+    recipe copy;
     reader in = {.r = &copy, .at = {.file = name}, .text = text, .n = n};
     if (n > MOST_BYTES) return recipe_fail(&in.at, "it is larger than %d bytes, expected a recipe", MOST_BYTES);
     if (n && memchr(text, 0, n)) return recipe_fail(&in.at, "it contains a zero byte, expected text in UTF-8");
+    if (recipe_copy(&copy, r)) return -1;
     snprintf(copy.file, sizeof copy.file, "%s", name);
     /* The lines of another file mean nothing here. */
     for (int i = 0; i < copy.n_given; i++) copy.given[i].line = copy.given[i].line > 0 ? 0 : copy.given[i].line;
@@ -214,10 +215,11 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name) {
     for (int i = 0; i < copy.optimizer.n_group_keys; i++) copy.optimizer.group[i].line = 0;
     reader scan = in;
     scan.scanning = true;
-    (void)read_all(&scan); /* what is wrong comes up again */
-    if (read_all(&in)) return -1;
-    *r = copy;
-    return 0;
+    (void)read_all(&scan); /* mistakes come up again in the second pass */
+    const int failed = read_all(&in);
+    recipe_free(failed ? &copy : r);
+    if (!failed) *r = copy;
+    return failed;
 }
 
 int recipe_load(recipe *r, const char *path) {

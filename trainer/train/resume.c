@@ -231,11 +231,13 @@ static int load(resuming *s, const char *path) {
     if (s->e->shard && shard_full(s->e->shard, &s->full)) return -1;
     adamod_optimizer *optimizer = anew ? NULL : s->full ? s->full : s->e->optimizer;
     if (checkpoint_info(path, &found, &was)) return -1;
+    const bool same_metric = strcmp(was.train.best, s->e->recipe.train.best) == 0;
+    recipe_free(&was);
     if (check_data(s, found.data) || check_vocabulary(s, path, found.fingerprint)) return -1;
     if (checkpoint_load(path, s->e->params, optimizer, s->at)) return -1;
     if (s->full && shard_take(s->e->shard, s->full)) return -1;
     move_to_new_data(s, found.data);
-    if (strcmp(was.train.best, s->e->recipe.train.best) != 0) forget_best(s->at); /* it was best by another metric */
+    if (!same_metric) forget_best(s->at);
     write_data(s);
     if (s->o->reset) s->at->stale = 0; /* there is hope again */
     if (s->e->task->seek(s->e, s->at->epoch, s->at->batch)) return -1;

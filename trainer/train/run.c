@@ -127,10 +127,12 @@ static int cut_torn(run *r, int index) {
 /* The recipe of a run that exists must allow this one to continue it. */
 static int check_recipe(const run *r) {
     recipe was;
-    recipe_defaults(&was, r->recipe.tasks);
-    if (checkpoints_recipe(r->directory, &was)) return -1;
-    if (recipe_compare(&was, &r->recipe, r->except) == 0) return 0;
-    return adamod__context("%s cannot be resumed with another recipe: ", r->directory);
+    if (recipe_defaults(&was, r->recipe.tasks)) return -1;
+    int failed = checkpoints_recipe(r->directory, &was);
+    if (!failed && recipe_compare(&was, &r->recipe, r->except))
+        failed = adamod__context("%s cannot be resumed with another recipe: ", r->directory);
+    recipe_free(&was);
+    return failed;
 }
 
 /* The events file that is there, the last by name if there are several; else a new name, as TensorBoard makes them. */
@@ -209,7 +211,8 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
     if (!*directory) return adamod__refuse("the run's directory has an empty name");
     run *r = calloc(1, sizeof *r);
     if (r) r->directory = strdup(directory);
-    if (!r || !r->directory) {
+    if (!r || !r->directory || recipe_copy(&r->recipe, recipe_now)) {
+        if (r) free(r->directory);
         free(r);
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
     }
@@ -217,7 +220,6 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
         r->file[i].fd = -1;
         snprintf(r->file[i].name, RUN_NAME, "%s", names[i]);
     }
-    r->recipe = *recipe_now;
     r->resume = resume;
     r->except = except;
     r->started = clock_wall_seconds();
@@ -239,6 +241,7 @@ void run_close(run *r) {
         if (r->file[i].fd >= 0) close(r->file[i].fd);
     }
     free(r->directory);
+    recipe_free(&r->recipe);
     free(r);
 }
 
