@@ -10,10 +10,7 @@
  * is the host's; nccl.h has sums on GPUs.
  *
  * Every function from comm_barrier on is called by all ranks, in the same order. None can fail: where MPI itself does, as
- * it does when a rank has died, MPI says so and ends all ranks.
- *
- * SPDX-License-Identifier: MIT
- */
+ * it does when a rank has died, MPI says so and ends all ranks. */
 #ifndef ADAMOD_COMM_H
 #define ADAMOD_COMM_H
 

@@ -2,10 +2,7 @@
  *
  * No header of MPI is needed: its functions are the same everywhere, and what differs is how libraries name a type or an
  * operation. Open MPI has addresses of its own variables for that, MPICH and its kin (Intel MPI, MVAPICH, Cray) fixed
- * integers. Both are passed as a pointer, whose lower half an integer parameter takes.
- *
- * SPDX-License-Identifier: MIT
- */
+ * integers. Both are passed as a pointer, whose lower half an integer parameter takes. */
 #ifndef ADAMOD_MPI_H
 #define ADAMOD_MPI_H
 

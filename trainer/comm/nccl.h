@@ -2,10 +2,7 @@
  *
  * A sum runs on a stream of its own, beside what the caller's stream does next, and can be recorded into a CUDA graph
  * together with it. Its order is NCCL's: with two ranks it is the only one there is, with more the bits differ from those of
- * an ordered sum. NCCL and the CUDA driver are loaded when they are wanted.
- *
- * SPDX-License-Identifier: MIT
- */
+ * an ordered sum. NCCL and the CUDA driver are loaded when they are wanted. */
 #ifndef ADAMOD_NCCL_H
 #define ADAMOD_NCCL_H
 

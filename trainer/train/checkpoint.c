@@ -1,10 +1,4 @@
-/* checkpoint.c - see checkpoint.h.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 
 #include "train/checkpoint_parts.h"
 
@@ -13,13 +7,12 @@
 #include "support/json.h"
 #include "optim/optim.h"
 #include "core/safetensors.h"
+#include "core/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +42,7 @@ typedef struct number {
     const char *name;
     enum { INTEGER, REAL, HASH } kind;
     size_t offset;
-    const char *missing; /* what it is in files of earlier versions, which do not have it; NULL: all have */
+    const char *missing; /* value for files of earlier versions that lack it; NULL: required */
 } number;
 
 static const number numbers[] = {
@@ -89,14 +82,14 @@ static bool parse_number(const char *text, const number *x, checkpoint_meta *met
     if (x->kind == REAL) {
         const double real = strtod(text, &end);
         memcpy(field, &real, sizeof real);
-        return !*end; /* a number that is too small or too large for errno's taste was written here */
+        return !*end; /* denormals set errno, but are valid */
     }
     const uint64_t bits = x->kind == HASH ? strtoull(text, &end, 16) : (uint64_t)strtoll(text, &end, 10);
     memcpy(field, &bits, sizeof bits);
     return !*end && !errno && (x->kind == HASH || (int64_t)bits >= 0 || text == x->missing);
 }
 
-/* The recipe as YAML, to be freed; NULL without memory. */
+/* The recipe as YAML, to be freed; NULL: no memory. */
 static char *recipe_text(const recipe *r) {
     char *text = NULL;
     size_t n = 0;
@@ -108,7 +101,7 @@ static char *recipe_text(const recipe *r) {
     return NULL;
 }
 
-/* What a checkpoint is written from; its texts are freed with it. */
+/* A checkpoint to write. */
 typedef struct outgoing {
     adamod__st_tensor *tensors;
     size_t n;
@@ -119,9 +112,9 @@ typedef struct outgoing {
     char *recipe;
     char (*state_names)[256]; /* of the model's persistent states */
     adamod__state_list states;
-    void *copy; /* of tensors' data; NULL: it is the caller's */
-    /* Without the optimizer: the first so many of the pairs; as many tensors, with the weights that are used. 0: these
-     * cannot be told. */
+    void *copy; /* of tensors' data; NULL: the data are the caller's */
+    /* For files without the optimizer: the number of pairs, and tensors with the weights for evaluation. n_used 0: these
+     * cannot be computed. */
     size_t n_used, n_used_pairs;
     adamod__st_tensor *used;
     float *used_data;
@@ -155,7 +148,7 @@ static int list_metadata(outgoing *out, const checkpoint_meta *meta, const char 
 
 /* ---- Saving ------------------------------------------------------------------------------------------------------ */
 
-/* What a persistent state is called in a file; false: the name is too long. */
+/* Name of a persistent state in a file; false: it is too long. */
 static bool state_name(const nn_param *p, char out[256]) {
     return snprintf(out, 256, "%s%s", state_part, p->name) < 256;
 }
@@ -239,12 +232,12 @@ struct checkpoint_writer {
     adamod__failure failure;
 };
 
-/* Which data are still the caller's: states that come from a device are copies already, but for counts of steps. */
+/* Whether tensor i is still the caller's memory. States from a device are copies, except counts of steps. */
 static bool is_callers(const outgoing *out, size_t i) {
     return i < out->n - out->states.n || !out->states.copies || out->tensors[i].dtype == ADAMOD__ST_I64;
 }
 
-/* Puts tensors that are the caller's into memory of their own. False: there are too many of them, or there is no memory. */
+/* Copies the caller's tensors. False: they are too large, or there is no memory. */
 static bool copy_tensors(outgoing *out) {
     uint64_t sum = 0, bytes = 0;
     for (size_t i = 0; i < out->n; i++) {
@@ -264,7 +257,7 @@ static bool copy_tensors(outgoing *out) {
     return true;
 }
 
-/* Of a rule that trains other weights than those to use, the f32 state that it makes them from; NULL: there is none. */
+/* The f32 state that weights for evaluation are computed from; NULL: there is none. */
 static const float *find_z(const outgoing *out, const nn_param *p) {
     char name[300];
     snprintf(name, sizeof name, "%s%s.z", optimizer_part, p->name);
@@ -279,7 +272,7 @@ static void use_weight(float *x, double weight, const float *z, int64_t n) {
     for (int64_t k = 0; k < n; k++) x[k] = x[k] + (float)weight * (z[k] - x[k]);
 }
 
-/* What is written where the optimizer is not. */
+/* Lists the tensors of files without the optimizer. */
 static int list_used(outgoing *out, const nn_params *params, double weight, const char *path) {
     out->used = malloc((out->n_used + 1) * sizeof *out->used);
     if (!out->used) return checkpoint_fail_memory(path);
@@ -299,7 +292,7 @@ static int list_used(outgoing *out, const nn_params *params, double weight, cons
     return 0;
 }
 
-/* The directory's entries last only once it is on disk; some file systems do not sync them. */
+/* Syncs the directory's entries; some file systems cannot. */
 static bool sync_directory_of(const char *path) {
     char *parent = strdup(path);
     char *slash = parent ? strrchr(parent, '/') : NULL;
@@ -311,15 +304,15 @@ static bool sync_directory_of(const char *path) {
     return !error || error == EINVAL || error == ENOTSUP;
 }
 
-/* Makes path another name of a file that was just written. False where that cannot be; then what was there is still there, or
- * the new file is. Temporary names like this are removed by checkpoint_prune, too. */
+/* Makes path a hard link to a file that was just written. False if that fails; path is then the old file or the new one.
+ * checkpoint_prune removes temporary names like this. */
 static bool link_to(const char *file, const char *path) {
     struct stat st;
     const size_t room = strlen(path) + 16;
     char *temp = malloc(room);
     if (!temp) return false;
     snprintf(temp, room, "%s.tmp.link", path);
-    (void)unlinkat(AT_FDCWD, temp, 0); /* a killed process's */
+    (void)unlinkat(AT_FDCWD, temp, 0); /* left by a killed process */
     bool made = (lstat(path, &st) ? errno == ENOENT : S_ISREG(st.st_mode)) &&
                 linkat(AT_FDCWD, file, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0;
     if (made && renameat(AT_FDCWD, temp, AT_FDCWD, path)) {
@@ -353,16 +346,6 @@ static void *write_all(void *writer) {
     return NULL;
 }
 
-/* Signals are for the thread that trains. */
-static bool start_thread(checkpoint_writer *w) {
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before)) return false;
-    const bool started = pthread_create(&w->thread, NULL, write_all, w) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 static void free_writer(checkpoint_writer *w) {
     for (int i = 0; w->places && i < w->n; i++) free(w->places[i].path);
     free(w->places);
@@ -394,7 +377,7 @@ checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, con
     const bool copied = !status && copy_tensors(&w->out);
     if (!status) status = list_used(&w->out, params, weight, path);
     if (status) return free_writer(w), NULL;
-    w->beside = copied && start_thread(w);
+    w->beside = copied && adamod__start_thread(&w->thread, write_all, w) == 0;
     if (!w->beside) write_all(w);
     return w;
 }
@@ -424,7 +407,7 @@ static bool is_checkpoint(const adamod__st_file *file) {
     return found && strcmp(found, format) == 0;
 }
 
-/* A text of the metadata, where there is one. */
+/* Reads a text of the metadata; "" if it is missing. */
 static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const char *path) {
     const char *found = adamod__st_metadata(file, name);
     if ((size_t)snprintf(out, room, "%s", found ? found : "") < room) return 0;
@@ -468,7 +451,7 @@ static int check_fingerprint(uint64_t wanted, uint64_t found, const char *path) 
                           path, found, wanted);
 }
 
-/* Whether this is the file to go on from: made with a recipe and a vocabulary that fit. */
+/* Fails if the file was made with another recipe or vocabulary. */
 static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wanted, const checkpoint_meta *found,
                           const char *path) {
     recipe was;
@@ -485,7 +468,7 @@ static bool is_skipped(const checkpoint_weights *how, const char *name) {
     return how && how->skip && key_matches(how->skip, name);
 }
 
-/* Whether none of the parameters that are taken means what the fingerprint is of. */
+/* Whether all parameters that the fingerprint is about are skipped. */
 static bool skips_meaning(const checkpoint_weights *how, const nn_params *params) {
     bool skips = how->meaning != NULL;
     for (int i = 0; skips && i < params->n; i++) {
@@ -505,7 +488,7 @@ static int check_meaning(const adamod__st_file *file, const nn_params *params, c
     return adamod__refuse("%s: made with %s%s%s", path, how->other, *how->way_out ? "; " : "", how->way_out);
 }
 
-/* What a file has of a parameter or state, called name there. */
+/* Fails unless the file has the parameter or state, under this name, with type and shape. */
 static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const char *path) {
     const adamod__st_entry *e = adamod__st_find(file, name);
     char has[128], wants[128];
@@ -528,10 +511,10 @@ static bool is_known(const nn_params *params, const char *name) {
                                      : nn_params_find(params, name) != NULL;
 }
 
-/* What belongs to a place in the data is for who goes on from there. */
+/* States that are carried from batch to batch are loaded only to continue training. */
 static bool is_wanted(const nn_param *state, bool goes_on) { return goes_on || !state->carried; }
 
-/* The same of a parameter that other meaning may have given another shape. */
+/* Like check_tensor; if the parameter's meaning may explain another shape, the message has the way out. */
 static int check_param(const adamod__st_file *file, const nn_param *p, const checkpoint_weights *how,
                        const char *path) {
     if (is_skipped(how, p->name) || !check_tensor(file, p->name, p, path)) return 0;
@@ -541,8 +524,8 @@ static int check_param(const adamod__st_file *file, const nn_param *p, const che
     return means ? adamod__refuse("%s; %s", adamod__last_message(), how->way_out) : -1;
 }
 
-/* Every parameter and state is there that is not skipped, and no other parameter; and no other state, if training is to go on: who only
- * computes need not have the states of training. */
+/* Fails unless the file has every parameter and state that is not skipped, and no other parameter. If training goes on,
+ * it must have no other state either. */
 static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
                         const checkpoint_weights *how, const char *path) {
     char name[256];
@@ -570,8 +553,8 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
     return 0;
 }
 
-/* The numbers of all parameters, laid out as params->data is, then those of all states; as they were where they are skipped
- * or not wanted; to be freed. */
+/* Reads all parameters, in the layout of params->data, then all states; to be freed. Those that are not loaded keep their
+ * values. */
 static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
                           const checkpoint_weights *how, const char *path) {
     float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
@@ -593,7 +576,7 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
     return data;
 }
 
-/* Whether the optimizer knew the parameter. */
+/* Whether the parameter was trained. */
 static bool knew_parameter(const adamod__st_file *file, const char *parameter) {
     char name[300];
     snprintf(name, sizeof name, "%s%s.step", optimizer_part, parameter);
@@ -631,18 +614,18 @@ static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *pa
     return status;
 }
 
-/* Whether it is read for a model that is only used. */
+/* Whether evaluation reads this tensor. */
 static bool is_used(const nn_params *params, const char *name) {
     const nn_param *state = checkpoint_is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) : NULL;
     return is_known(params, name) && (!state || is_wanted(state, false));
 }
 
-/* Whether a tensor of the file may be of what is skipped. */
+/* Whether a tensor of the file belongs to something skipped. */
 static bool may_skip(const checkpoint_weights *how, const char *name) {
     return is_skipped(how, checkpoint_is_state(name) ? name + strlen(state_part) : name);
 }
 
-/* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
+/* Reads the tensors that are not loaded, as they must be undamaged too; all: every tensor. */
 static int verify(const adamod__st_file *file, bool all, const nn_params *params, const checkpoint_weights *how,
                   const char *path) {
     uint64_t most = 0;
@@ -667,7 +650,7 @@ static void copy_numbers(float *to, const float *from, const nn_param *list, int
     }
 }
 
-/* Nothing can fail any more but a device. */
+/* Only a device can still fail. */
 static int store(nn_params *params, const float *data) {
     copy_numbers(params->data, data, params->list, params->n);
     copy_numbers(params->state_data, data + params->count, params->states, params->n_states);
@@ -677,7 +660,7 @@ static int store(nn_params *params, const float *data) {
 static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                 const char *path) {
     checkpoint_meta found = {0};
-    const bool goes_on = optimizer || (meta && meta->recipe); /* also with an optimizer that begins anew */
+    const bool goes_on = optimizer || (meta && meta->recipe); /* also with a new optimizer */
     if (checkpoint_read_metadata(file, &found, path) || (meta && check_metadata(file, meta, &found, path))) return -1;
     if (check_params(file, params, goes_on, NULL, path)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {

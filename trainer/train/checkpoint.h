@@ -1,18 +1,15 @@
-/* checkpoint.h - all that a run needs to go on, in one safetensors file.
+/* checkpoint.h - the state of a run in one safetensors file.
  *
- *   tensors    every parameter by its name (F32); "optimizer/NAME.exp_avg", "optimizer/NAME.step", ... of the optimizer,
- *              in those that training can go on from
+ *   tensors    every parameter by its name (F32); "state/NAME", persistent states of the model; if training can resume
+ *              from it, "optimizer/NAME.exp_avg", "optimizer/NAME.step", ...
  *   metadata   "format"; "step", "epoch", ... as in checkpoint_meta; "data", the fingerprints of the data; "recipe", as
  *              YAML; "optimizer/rule", ...
  *
- * Any reader of safetensors reads it. It is written to a temporary file, synced and renamed: after a crash or on a full
- * disk the one before it is still there, whole. Loading checks everything before it changes anything: one in which any
- * byte was changed is refused, whatever of it is wanted. checkpoints.h has the names that a run gives them.
+ * A checkpoint is written to a temporary file, synced and renamed, so a crash or a full disk leaves the previous one
+ * whole. Loading checks everything before it changes anything, and refuses a file in which any byte was changed.
+ * checkpoints.h has the names of a run's checkpoints.
  *
- * Messages begin with the path.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Messages begin with the path. */
 #ifndef ADAMOD_CHECKPOINT_H
 #define ADAMOD_CHECKPOINT_H
 
@@ -25,77 +22,75 @@
 
 typedef struct checkpoint_meta {
     int64_t step;            /* updates done */
-    int64_t epoch, batch;    /* the batch that comes next */
+    int64_t epoch, batch;    /* of the next batch */
     int64_t samples, tokens; /* seen in training */
     double seconds;          /* of training */
-    double best;             /* validation metric so far; NAN: none yet */
+    double best;             /* best validation metric; NAN: none yet */
     int64_t best_step;
     int64_t stale; /* evaluations since the best */
-    /* Of the checkpoint "last" that was there when this one was saved: 0: none was; -1: not known, in files of earlier
-     * versions. */
+    /* Step of the checkpoint "last" at the time of saving; 0: there was none; -1: unknown, in files of earlier versions. */
     int64_t last_step;
-    /* Of the text of recipe.yaml that this one's recipe replaces, where that was to change with it; 0: none. */
+    /* Hash of the recipe.yaml that this checkpoint's recipe is to replace; 0: none. */
     uint64_t replaces;
-    char mark[RUN_MARK];        /* run_mark's, or "" */
+    char mark[RUN_MARK];        /* from run_mark, or "" */
     char data[CHECKPOINT_DATA]; /* fingerprints of the data, "data.source 0123456789abcdef data.target ..."; or "" */
-    /* Of what parameters mean beyond their names and shapes, such as the vocabularies: see checkpoint_hash. 0: nothing.
-     * checkpoint_load compares it, unless one of both is 0. */
+    /* Fingerprint of the meaning of parameters beyond names and shapes, such as vocabularies; 0: none. checkpoint_load
+     * compares it, unless either is 0. */
     uint64_t fingerprint;
-    /* Written; and compared by checkpoint_load (recipe_compare, but for what except says), unless NULL. */
+    /* Saved, and compared by checkpoint_load (recipe_compare with except); NULL: neither. */
     const recipe *recipe;
     int except;
 } checkpoint_meta;
 
-/* Parameters must have memory. optimizer NULL: parameters alone, to decode with. Its tensors, one for each parameter that
- * is trained, must have their names. */
+/* Saves parameters, which must have memory, and the optimizer's states; optimizer NULL: parameters only. The optimizer's
+ * tensors must have the names of the parameters. */
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta);
 
-/* Where one goes, and whether with the optimizer's states, to go on from; without them it has the weights that are used,
- * which some rules make from their states. (Of such a rule whose states are not f32 it keeps them in any case.) */
+/* A file to write. Without the optimizer's states it has the weights for evaluation, which some rules compute from their
+ * states; if such states are not f32, they are saved in any case. */
 typedef struct checkpoint_target {
     const char *path;
     bool states;
 } checkpoint_target;
 
-/* The same, written to n places one after the other while the caller goes on: from a copy, by a thread of its own. Those that
- * are equal share one file, where the file system has hard links. Where a copy would take more than 1 GiB, it returns only
- * when all is written. Nothing else may be saving there before checkpoint_end. NULL: it was not begun. */
+/* Saves to n files, from a copy, by a thread of its own. Equal files are hard links if the file system has them. If the
+ * copy would take more than 1 GiB, all is written on return. Nothing else may save there before checkpoint_end. Returns
+ * NULL on failure. */
 typedef struct checkpoint_writer checkpoint_writer;
 checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, const nn_params *params,
                                     const adamod_optimizer *optimizer, const checkpoint_meta *meta);
-/* Whether it is known already that it could not be written. */
+/* Whether writing has failed so far. */
 bool checkpoint_has_failed(const checkpoint_writer *w);
-/* Waits for it and frees it; fails if it could not be written. NULL: nothing to wait for. */
+/* Waits for the writer and frees it; fails if a file could not be written. w may be NULL. */
 int checkpoint_end(checkpoint_writer *w);
 
-/* Parameters and the model's persistent states; optimizer NULL: nothing else, whatever else is in the file. meta's recipe
- * and fingerprint are what the file must agree with, everything else is filled in; meta NULL: none of it is wanted. With
- * neither an optimizer nor a recipe, the model alone is taken: states by nn_carried stay as they are. */
+/* Loads parameters, persistent states of the model and, unless NULL, the optimizer's states. The file must agree with
+ * meta's recipe and fingerprint; the other fields are filled in. meta may be NULL. With neither an optimizer nor a
+ * recipe, states by nn_carried stay as they are. */
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta);
 
-/* What of a file's weights is taken. */
+/* Which weights of a file to load. */
 typedef struct checkpoint_weights {
-    uint64_t fingerprint; /* of a checkpoint it must agree, unless all that match meaning are skipped */
+    uint64_t fingerprint; /* a checkpoint's must be equal, unless all parameters that match meaning are skipped */
     const char *skip;     /* patterns (key_matches) of parameters and states that stay as they are; NULL: none */
-    const char *meaning;  /* patterns of parameters that mean what the fingerprint is of; NULL: not known */
-    const char *other;    /* what other meaning is, in words: "other classes" */
-    const char *way_out;  /* what a user can do then, in words that follow "; "; "": nothing */
+    const char *meaning;  /* patterns of parameters that the fingerprint is about; NULL: not known */
+    const char *other;    /* names another meaning: "other classes" */
+    const char *way_out;  /* advice for the message, after "; "; "": none */
 } checkpoint_weights;
 
-/* Parameters and persistent states, but those by nn_carried, of any safetensors file that has them by name, a checkpoint or
- * not. how NULL: all, whatever they mean. */
+/* Loads parameters and persistent states, except those by nn_carried, from any safetensors file that has them by name.
+ * how NULL: all, without a look at the fingerprint. */
 int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how);
 
-/* Reads all of a checkpoint, and fails if it is not whole. *resumable tells whether it has an optimizer's state. */
+/* Reads a whole checkpoint and fails if it is damaged. *resumable: it has the optimizer's states. */
 int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta);
 
-/* What a checkpoint says of itself, without its tensors. meta->recipe becomes NULL; the recipe, if it is wanted, is
- * written to r, which must have had its defaults. */
+/* Reads the metadata. meta->recipe becomes NULL; the recipe replaces r, of which tasks must be set; r may be NULL. */
 int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r);
 
-/* The mean of the parameters of n checkpoints of one model, without an optimizer; everything else, persistent states too, is
- * the last one's. */
+/* Writes the mean of the parameters of n checkpoints, without an optimizer. Metadata and persistent states are those of
+ * the last. */
 int checkpoint_average(const char *const *paths, size_t n, const char *out_path);
 
 /* FNV-1a, to be begun with CHECKPOINT_HASH and continued with what it returned. */

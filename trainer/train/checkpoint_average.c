@@ -1,7 +1,3 @@
-/* checkpoint_average.c - checkpoint_average of checkpoint.h: the mean of several checkpoints.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "train/checkpoint_parts.h"
 
 #include "core/error.h"
@@ -9,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of several checkpoints; the last is what the others must look like. */
+/* The checkpoints to average; all must have the parameters of the last. */
 typedef struct averaging {
     const char *const *paths;
     adamod__st_file *files;
@@ -61,8 +57,8 @@ static int check_same(const averaging *a) {
     return 0;
 }
 
-/* One parameter of all files, as it is evaluated with; or a persistent state, which is the last one's: a mean of hidden
- * states means nothing. sum and part have room for it. */
+/* Averages the evaluation weights of a parameter. A persistent state is the last one's, as a mean of hidden states is
+ * meaningless. sum and part have room for it. */
 static int average_one(const averaging *a, const adamod__st_entry *e, double *sum, float *part, float *out) {
     const size_t n = (size_t)(e->end - e->begin) / sizeof *out;
     const size_t first = checkpoint_is_state(e->name) ? a->n - 1 : 0;
@@ -78,7 +74,7 @@ static int average_one(const averaging *a, const adamod__st_entry *e, double *su
     return 0;
 }
 
-/* All parameters, their means end to end in means; tensors has room for all. */
+/* Averages all parameters into means, end to end, and lists them in tensors. */
 static int average_each(const averaging *a, adamod__st_tensor *tensors, float *means) {
     const adamod__st_file *last = last_of(a);
     uint64_t largest = 0;
@@ -104,7 +100,7 @@ static int average_each(const averaging *a, adamod__st_tensor *tensors, float *m
     return status;
 }
 
-/* The last one's, without its optimizer's; returns how many. */
+/* Copies the metadata of the last without the optimizer's; returns how many. */
 static size_t copy_metadata(const averaging *a, adamod__st_pair *pairs, const char *count) {
     const adamod__st_file *last = last_of(a);
     size_t n = 0;

@@ -1,10 +1,4 @@
-/* checkpoints.c - see checkpoints.h.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 
 #include "train/checkpoints.h"
 
@@ -91,7 +85,7 @@ int checkpoint_prune(const char *directory, size_t keep, checkpoint_kept *kept, 
     free(steps);
     DIR *d = status ? NULL : opendir(directory);
     for (struct dirent *e; d && (e = readdir(d));) {
-        /* what earlier versions called their temporary files */
+        /* temporary files of earlier versions */
         if (!status && strstr(e->d_name, ".safetensors.tmp.")) status = remove_file(directory, e->d_name);
     }
     if (d) closedir(d);
@@ -113,7 +107,7 @@ int checkpoint_drop_after(const char *directory, int64_t step) {
 
 /* ---- By name ----------------------------------------------------------------------------------------------------- */
 
-/* In the order in which they are looked for. */
+/* In order of preference. */
 static const char *const names[] = {"averaged", "best", "last"};
 enum { NAMES = sizeof names / sizeof *names };
 
@@ -172,9 +166,9 @@ int checkpoints_recipe(const char *directory, recipe *r) {
     return recipe_load(r, path);
 }
 
-/* A list in the making: "best (update 10), step-20". */
+/* A list of checkpoints: "best (update 10), step-20 (update 20)". */
 typedef struct offer {
-    const char *directory, *path; /* of the run; which could not be read */
+    const char *directory, *path; /* of the run; of the checkpoint that could not be loaded */
     bool resume;                  /* only with an optimizer's states */
     char text[400];
     int n;
@@ -191,7 +185,7 @@ static void add_if_whole(offer *o, const char *name) {
     snprintf(o->text + used, sizeof o->text - used, "%s%s (update %" PRId64 ")", o->n++ ? ", " : "", name, meta.step);
 }
 
-/* Some of the latest are enough to choose from. */
+/* Adds the latest few. */
 static void add_steps(offer *o) {
     enum { ENOUGH = 3 };
     char checkpoints[4096], name[64];

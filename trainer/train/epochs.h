@@ -2,10 +2,7 @@
  *
  * After n epochs of b batches, with a batches for an update, ceil(n b / a) updates are done: the first update that ends at
  * or after the end of the epoch. An epoch has the batches that task.batches tells. Where a later one has a few more or
- * fewer, as batches by tokens may have, nothing moves: all that a recipe gives in epochs is converted once, by this number.
- *
- * SPDX-License-Identifier: MIT
- */
+ * fewer, as batches by tokens may have, nothing moves: all that a recipe gives in epochs is converted once, by this number. */
 #ifndef ADAMOD_EPOCHS_H
 #define ADAMOD_EPOCHS_H
 

@@ -1,8 +1,5 @@
 /* estimate.h - how long a run would take: a few updates and one evaluation are made and timed. The experiment is of no other
- * use then; nothing is written.
- *
- * SPDX-License-Identifier: MIT
- */
+ * use then; nothing is written. */
 #ifndef ADAMOD_ESTIMATE_H
 #define ADAMOD_ESTIMATE_H
 

@@ -4,10 +4,7 @@
  * update may have fewer of them than there are ranks. Gradients are added in the order of batches,
  *     ((g_0 + g_1) + g_2) + ...
  * so that the sum has the same bits for any number of ranks, one included. The other order, comm.h's COMM_FAST, adds those
- * of one rank first, and MPI adds what they give.
- *
- * SPDX-License-Identifier: MIT
- */
+ * of one rank first, and MPI adds what they give. */
 #ifndef ADAMOD_EXCHANGE_H
 #define ADAMOD_EXCHANGE_H
 

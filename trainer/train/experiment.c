@@ -1,7 +1,4 @@
-/* experiment.c - what all tasks need in memory: threads, parameters, plan, optimizer; see task.h.
- *
- * SPDX-License-Identifier: MIT
- */
+/* experiment.c - what all tasks need in memory: threads, parameters, plan, optimizer; see task.h. */
 #include "train/task.h"
 
 #include "core/crc32.h"

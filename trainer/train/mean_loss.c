@@ -1,10 +1,4 @@
-/* mean_loss.c - see mean_loss.h.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 
 #include "train/mean_loss.h"
 

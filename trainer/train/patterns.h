@@ -1,7 +1,4 @@
-/* patterns.h - patterns of parameters in a recipe: "stem.*,*.bias" (key_matches).
- *
- * SPDX-License-Identifier: MIT
- */
+/* patterns.h - patterns of parameters in a recipe: "stem.*,*.bias" (key_matches). */
 #ifndef ADAMOD_PATTERNS_H
 #define ADAMOD_PATTERNS_H
 

@@ -4,10 +4,7 @@
  *     [3/12] adam, seed 1  step 300/900  epoch 0.14  2m05s left, 41m10s in all  batch loss 3.1234
  *         validation loss 3.0567 (best 2.9871), exact 44 %, BLEU 63.9  9000 tokens/s
  *
- * The time left counts evaluations, checkpoints and the test at the end, as long as they have taken so far.
- *
- * SPDX-License-Identifier: MIT
- */
+ * The time left counts evaluations, checkpoints and the test at the end, as long as they have taken so far. */
 #ifndef ADAMOD_PROGRESS_H
 #define ADAMOD_PROGRESS_H
 

@@ -1,9 +1,6 @@
 /* rank_setup.h - how ranks begin a run together: who takes which cores and GPU, and whether all are about to do the same.
  *
- * Every function is called by all ranks; those that can fail do so on all of them, with the same message.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Every function is called by all ranks; those that can fail do so on all of them, with the same message. */
 #ifndef ADAMOD_RANK_SETUP_H
 #define ADAMOD_RANK_SETUP_H
 

@@ -1,11 +1,4 @@
-/* recipe.c - see recipe.h: the keys, how they are set, what is wrong with them. recipe_yaml.c reads and writes files,
- * recipe_optimizer.c asks the library.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 
 #include "train/recipe_parts.h"
 
@@ -23,7 +16,7 @@
 
 /* ---- The keys of every recipe ------------------------------------------------------------------------------------ */
 
-/* The choices of data.task and model.kind depend on the tasks there are. */
+/* with_choices adds the choices of data.task and model.kind. */
 static const key_spec loop_keys[] = {
     TEXT_KEY(recipe, name, "numbers", LOOSE, "what runs are called"),
     CHOICE_KEY(recipe, data.task, "", "", STRICT, "the kind of problem"),
@@ -150,7 +143,7 @@ static recipe_key find_key(const recipe *r, const char *path) {
     return (recipe_key){NULL, NULL};
 }
 
-/* The tables of all tasks and models, one after another; NULL past the end. */
+/* Number index of the tables of all tasks and models; NULL past the end. */
 static const key_table *table_at(const recipe *r, int index) {
     for (int i = 0; r->tasks[i]; i++) {
         for (const key_table *const *t = r->tasks[i]->keys; *t; t++) {
@@ -163,7 +156,7 @@ static const key_table *table_at(const recipe *r, int index) {
     return NULL;
 }
 
-/* A key of a task or model that is not the recipe's. */
+/* A key of any task or model. */
 static const key_spec *find_foreign(const recipe *r, const char *path) {
     const key_spec *k = NULL;
     for (int i = 0; !k && table_at(r, i); i++) k = key_find(table_at(r, i), path);
@@ -195,7 +188,7 @@ static const recipe_given *find_given(const recipe *r, const char *path) {
 
 /* ---- Choices that depend on the tasks ---------------------------------------------------------------------------- */
 
-/* The key with the choices that there are; names is the room for them. */
+/* The key with its choices, which are written to names if they depend on the tasks. */
 static key_spec with_choices(const recipe *r, const key_spec *k, char *names, size_t size) {
     key_spec out = *k;
     *names = '\0';
@@ -282,7 +275,7 @@ int recipe_fail(const recipe_place *at, const char *format, ...) {
     vsnprintf(line + used, sizeof line - (size_t)used, format, arguments);
     va_end(arguments);
     for (char *c = line; *c; c++) {
-        if (iscntrl((unsigned char)*c)) *c = '?'; /* one line, whatever a file's name or a key holds */
+        if (iscntrl((unsigned char)*c)) *c = '?'; /* file names and keys may have line breaks */
     }
     return adamod__refuse("%s", line);
 }
@@ -292,7 +285,7 @@ const char *recipe_leaf(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* What a path could have been meant to be: keys of the recipe, then sections; NULL past the end. */
+/* Valid keys and sections, to suggest one of them. */
 typedef struct candidates {
     recipe_key key[RECIPE_MAX_KEYS];
     int n_keys;
@@ -320,11 +313,11 @@ static void find_candidates(const recipe *r, candidates *c) {
     add_candidate_section(c, "optimizer.groups", strlen("optimizer.groups"));
 }
 
-/* The section, or with keys_too the key, that a mistyped path is nearest to: some third of it wrong. Or NULL. */
+/* The section, or with keys_too also the key, nearest to a mistyped path, of which about a third may be wrong; or NULL. */
 static const char *nearest(const candidates *c, const char *path, bool keys_too) {
     const char *best = NULL;
     const int n = (int)strlen(path);
-    int least = n >= 6 ? n / 3 : n >= 4 ? 2 : 1; /* two letters that changed places are two mistakes */
+    int least = n >= 6 ? n / 3 : n >= 4 ? 2 : 1; /* two swapped letters are two mistakes */
     for (int i = 0; i < c->n_sections + (keys_too ? c->n_keys : 0); i++) {
         const char *candidate = i < c->n_sections ? c->section[i] : c->key[i - c->n_sections].k->path;
         const int d = adamod__edit_distance(path, candidate);
@@ -335,14 +328,14 @@ static const char *nearest(const candidates *c, const char *path, bool keys_too)
     return best;
 }
 
-/* The section of a path, if it fits; "": it has none. */
+/* The section of a path; "": it has none, or it does not fit. */
 static void section_of(const char *path, char *out, size_t size) {
     const char *dot = strrchr(path, '.');
     *out = '\0';
     if (dot && (size_t)(dot - path) < size) snprintf(out, size, "%.*s", (int)(dot - path), path);
 }
 
-/* The key or section that was meant: right but for its section, or mistyped. False if there is none. */
+/* Finds the key or section that was probably meant: with another section, or mistyped. */
 static bool suggest(const recipe *r, const candidates *c, const char *path, char *out, size_t size) {
     const char *near = NULL;
     char section[64];
@@ -361,7 +354,7 @@ static bool suggest(const recipe *r, const candidates *c, const char *path, char
     return near && snprintf(out, size, "%s", near) > 0;
 }
 
-/* The names that stand below a section ("": at the top), for a message. */
+/* Lists the names in a section ("": at the top), for a message. */
 static const char *names_in(const candidates *c, const char *section, char *out, size_t size) {
     size_t used = 0;
     *out = '\0';
@@ -387,7 +380,7 @@ int recipe_no_such_key(const recipe *r, const recipe_place *at, const char *path
 
 /* ---- Setting ----------------------------------------------------------------------------------------------------- */
 
-/* What is written into a run's directory must mean the same from there, so a path is made absolute at once. */
+/* Paths become absolute, as a copy of the recipe is read from the run's directory. */
 static int absolute_path(const recipe_place *at, const key_spec *k, const char *text, char out[RECIPE_PATH]) {
     char here[RECIPE_PATH] = "";
     const char *slash = at->line > 0 ? strrchr(at->file, '/') : NULL;
@@ -433,7 +426,7 @@ static void forget(recipe *r, const recipe_given *g) {
     memmove(&r->given[i], &r->given[i + 1], (size_t)(last - &r->given[i]) * sizeof *last);
 }
 
-/* How long to train is said once: by what is given last, and in a file not twice. "0" says nothing. */
+/* train.steps and train.epochs replace each other, and a file may give only one of them. "0" does not count. */
 static int settle_length(recipe *r, const char *path, const char *text, const recipe_place *at) {
     const bool epochs = strcmp(path, "train.epochs") == 0;
     const char *other = epochs ? "train.steps" : "train.epochs";
@@ -533,7 +526,7 @@ static int set_pair(const pair_list *list, const char *path, const char *name, c
     return 0;
 }
 
-/* Whether the library can be asked about it; it knows which exist. */
+/* Whether a name has only the characters of options; the library knows which options exist. */
 static bool is_option_name(const char *name) {
     const size_t n = strlen(name);
     if (!n || n >= sizeof((recipe_pair *)0)->key) return false;
@@ -543,7 +536,7 @@ static bool is_option_name(const char *name) {
     return true;
 }
 
-/* Those that are not the rule's, but another's: what no rule has is a mistake to be told of. */
+/* Removes options that only other rules have. Options of no rule stay: they are mistakes that recipe_check reports. */
 static void drop_foreign(const recipe *r, const pair_list *list, const char *section) {
     for (int i = 0; i < *list->n;) {
         const char *name = (*list->pairs)[i].key;
@@ -557,7 +550,7 @@ static void drop_foreign(const recipe *r, const pair_list *list, const char *sec
     }
 }
 
-/* The rule that a flag names; a file's options are those of its own rule. */
+/* Sets the rule from the command line, which drops foreign options; a file's options are for its own rule. */
 static int set_rule(recipe *r, const char *text, const recipe_place *at) {
     const key_spec *k = key_find(&loop_table, rule_key);
     const pair_list options = options_of(r), schedules = schedules_of(r), groups = groups_of(r);
@@ -579,7 +572,7 @@ bool recipe_dropped(const recipe *r, char *line, size_t size) {
     return *r->optimizer.dropped;
 }
 
-/* "optimizer.groups.head=": the whole group goes. */
+/* "optimizer.groups.head=" removes the whole group. */
 static int remove_group(recipe *r, const char *group, const char *path, const recipe_place *at) {
     const pair_list list = groups_of(r);
     const int before = *list.n;
@@ -591,7 +584,7 @@ static int remove_group(recipe *r, const char *group, const char *path, const re
     return *list.n < before ? 0 : recipe_fail(at, "%s is not set, so it cannot be removed", path);
 }
 
-/* A key of a group of parameters: what it matches, whether it is frozen, an option. */
+/* Sets a key of a group: match, freeze or an option. */
 static int set_group(recipe *r, const char *group, const char *path, const char *text, const recipe_place *at) {
     const pair_list list = groups_of(r);
     const char *key = path + strlen(recipe_group_section), *leaf = recipe_leaf(path);
@@ -606,13 +599,13 @@ static int set_group(recipe *r, const char *group, const char *path, const char 
     if (recipe_check_group_value(path, text, at)) return -1;
     if (strcmp(leaf, "match") != 0 || strlen(text) >= sizeof plain) return set_pair(&list, path, key, text, at);
     for (const char *c = text; *c; c++) {
-        if (*c != ' ') plain[n++] = *c; /* so that "a, b" is "a,b" */
+        if (*c != ' ') plain[n++] = *c; /* "a, b" is "a,b" */
     }
     plain[n] = '\0';
     return set_pair(&list, path, key, plain, at);
 }
 
-/* Keys of earlier versions, which commands and run directories still have, and what they are called now. */
+/* The current name of a key: commands and run directories may have that of an earlier version. */
 static const char *current_name(const char *path) {
     static const char *const renamed[][2] = {{"data.vocabulary", "data.vocabularies"}};
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
@@ -703,7 +696,7 @@ static recipe_place place_of(const recipe *r, const char *path) {
     return (recipe_place){.file = r->file, .line = g ? g->line : 0};
 }
 
-/* What a task or a model says is wrong, at the place of the key that it names. */
+/* Runs a task's or a model's check; the message has the place of the key that it returns. */
 static int check_own(const recipe *r, const char *(*check)(const recipe *)) {
     const char *path = check ? check(r) : NULL;
     if (!path) return 0;
@@ -711,14 +704,14 @@ static int check_own(const recipe *r, const char *(*check)(const recipe *)) {
     return recipe_fail(&at, "%s", adamod__last_message());
 }
 
-/* Whether --set chose another task or model than the file, whose keys then are not meant for it. */
+/* Whether the file's key was for a task or model that --set replaced. */
 static bool was_overridden(const recipe *r, const recipe_given *g, bool model) {
     const recipe_given *t = find_given(r, "data.task"), *m = find_given(r, "model.kind");
     return g->line >= 0 && ((t && t->line < 0) || (model && m && m->line < 0));
 }
 
-/* A key of another task or model must not be taken and ignored, unless it says what that has by itself: recipes of run
- * directories that were written when all tasks shared one table do. */
+/* Refuses keys of other tasks and models, unless the value is the default: when all tasks shared one table, runs wrote
+ * them all. */
 static int check_foreign(const recipe *r) {
     for (int i = 0; i < r->n_given; i++) {
         const recipe_given *g = &r->given[i];
@@ -753,7 +746,6 @@ static int check_choices(const recipe *r) {
 
 static bool is_never(key_span every) { return every.updates == 0 && !(every.epochs > 0); }
 
-/* What counts checkpoints or evaluations needs some. */
 static int check_intervals(const recipe *r) {
     const recipe_place average = place_of(r, "train.average"), patience = place_of(r, "train.patience");
     if (r->train.average > 0 && is_never(r->train.checkpoint_every))
@@ -775,7 +767,7 @@ static int check_init(const recipe *r) {
 int recipe_check(const recipe *r) {
     adamod_optimizer *opt;
     const recipe_place name = place_of(r, "name");
-    if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* a directory may be called so */
+    if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* it becomes a directory's name */
         return recipe_fail(&name, "name is '%s', expected one without '/' that does not begin with '.'",
                            key_show(r->name).text);
     }
@@ -804,7 +796,7 @@ static int compare_option(adamod_optimizer *a, adamod_optimizer *b, int group, c
     return recipe_fail(at, "%s%s is %.15g, but was %.15g", prefix, o->name, y, x);
 }
 
-/* Options by value, so that 3e-3 is 0.003 and a default is as good as the same number given. */
+/* Compares options by value: 3e-3 equals 0.003, and a default the same number given. */
 static int compare_options(const recipe *was, const recipe *is, const recipe_place *at) {
     adamod_optimizer *a = NULL, *b = NULL;
     adamod_option o;

@@ -1,14 +1,10 @@
-/* recipe_groups.c - groups of parameters that a recipe treats differently; see recipe.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "train/recipe_parts.h"
 
 #include <string.h>
 
 const char recipe_group_section[] = "optimizer.groups.";
 
-/* The length of the group's name in a key, "head.lr". */
+/* Length of the group's name in a key such as "head.lr". */
 static int name_length(const recipe_pair *pair) { return (int)strcspn(pair->key, "."); }
 
 static bool is_of(const recipe_pair *pair, const char *group) {
@@ -64,7 +60,7 @@ int recipe_group_of(const recipe *r, const char *parameter, bool *frozen) {
     return i;
 }
 
-/* Each twice where some parameters of it do not decay. */
+/* Groups of the library per group of the recipe: a second one for parameters without weight decay. */
 static int copies(const recipe *r) { return *r->optimizer.no_decay ? 2 : 1; }
 
 int recipe_library_group(const recipe *r, int group, bool undecayed) { return group * copies(r) + undecayed; }

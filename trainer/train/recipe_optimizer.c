@@ -1,7 +1,3 @@
-/* recipe_optimizer.c - the optimizer that a recipe describes; see recipe.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "train/recipe_parts.h"
 
 #include "core/error.h"
@@ -11,7 +7,7 @@
 
 static recipe_place place_of_line(const recipe *r, int line) { return (recipe_place){.file = r->file, .line = line}; }
 
-/* The library's last error without the rule's name, which a message about a key need not say. */
+/* The library's last error without the rule's name, as messages name the key. */
 static const char *library_words(const recipe *r) {
     const char *text = adamod__last_message();
     const size_t n = strlen(r->optimizer.rule);
@@ -32,7 +28,7 @@ bool recipe_is_foreign(const recipe *r, const char *option) {
            adamod_option_find(r->optimizer.rule, option, &found) == ADAMOD_ERROR_NAME && any_rule_has(option);
 }
 
-/* Another rule was chosen than the options are for: all that it has not, as flags that take them away. */
+/* Names the flags that remove all options of another rule. */
 static int foreign_option(const recipe *r, const char *option, const recipe_place *at) {
     char flags[1024] = "";
     int n = 0;
@@ -46,7 +42,7 @@ static int foreign_option(const recipe *r, const char *option, const recipe_plac
                        n > 1 ? "remove them" : "removes it");
 }
 
-/* YAML's words for a switch. */
+/* The library takes 0 and 1 for YAML's true and false. */
 static const char *value_of(const recipe_pair *pair, const adamod_option *option) {
     if (option->kind != ADAMOD_INTEGER || option->min != 0 || option->max != 1) return pair->value;
     return strcmp(pair->value, "true") == 0 ? "1" : strcmp(pair->value, "false") == 0 ? "0" : pair->value;
@@ -64,7 +60,7 @@ static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair 
     return recipe_fail(at, "optimizer.%s: %s", pair->key, library_words(r));
 }
 
-/* The library's last error, about a schedule as the recipe has it; text is what the library read. */
+/* Reports the library's last error about a schedule; text is the schedule with epochs converted to updates. */
 static int wrong_schedule(const recipe *r, const recipe_pair *pair, const char *text, const recipe_place *at) {
     const char *words = library_words(r), *end = strstr(words, "': expected ");
     if (strncmp(words, "schedule '", 10) == 0 && end)
@@ -83,7 +79,7 @@ static int set_schedule(const recipe *r, adamod_optimizer *opt, epoch_length len
     adamod_status status = adamod_schedule_parse(&schedule, text);
     if (status == ADAMOD_OK) status = adamod_set_schedule(opt, -1, pair->key, schedule);
     adamod_schedule_free(schedule);
-    /* Whether numbers of updates and of epochs ascend is known once the length of an epoch is. */
+    /* Whether updates and epochs ascend can be checked once the length of an epoch is known. */
     if (status == ADAMOD_ERROR_RANGE && length.batches == 0 && strcmp(text, pair->value) != 0) return 0;
     return status ? wrong_schedule(r, pair, text, at) : 0;
 }
@@ -103,7 +99,7 @@ static int set_group_option(const recipe *r, adamod_optimizer *opt, int group, c
     return recipe_fail(at, "%s%s: %s", recipe_group_section, pair->key, library_words(r));
 }
 
-/* The library's group of one of the recipe's (NULL: of all other parameters), with its options. */
+/* Sets the options of one of the library's groups; of NULL: for parameters in no group of the recipe. */
 static int make_group(const recipe *r, adamod_optimizer *opt, const recipe_group *of, int group, bool undecayed) {
     const recipe_pair *pair;
     adamod_status status = ADAMOD_OK;

@@ -1,10 +1,4 @@
-/* recipe_yaml.c - recipes as YAML, read and written; see recipe.h.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 #define _FILE_OFFSET_BITS 64
 
 #include "train/recipe_parts.h"
@@ -32,7 +26,7 @@ typedef struct reader {
     recipe_place at;
     const char *text;
     size_t n;
-    bool scanning; /* only for the task and the model, which decide what other keys there are */
+    bool scanning; /* reads only the task and the model, as the other keys depend on them */
     struct {
         char path[64];
         int line;
@@ -45,7 +39,7 @@ static int fail_yaml(const reader *in) {
     const char *problem = p->problem ? p->problem : "unknown error", *context = p->context ? p->context : "";
     recipe_place at = in->at;
     if (p->error == YAML_MEMORY_ERROR) return recipe_fail(&at, "out of memory");
-    if (p->error == YAML_READER_ERROR) { /* for these alone libyaml gives an offset, not a line */
+    if (p->error == YAML_READER_ERROR) { /* libyaml gives an offset here, not a line */
         at.line = at.column = 1;
         for (size_t i = 0; i < p->problem_offset && i < in->n; i++) {
             at.column++;
@@ -61,7 +55,7 @@ static int fail_yaml(const reader *in) {
     return recipe_fail(&at, "not YAML: %s%s%s", problem, *context ? ", " : "", context);
 }
 
-/* The next event, to be deleted; its line becomes the place of messages. What recipes have no use for is refused. */
+/* Gets the next event, to be deleted, and notes its line for messages. Refuses anchors, aliases and tags. */
 static int next_event(reader *in, yaml_event_t *event) {
     if (!yaml_parser_parse(&in->yaml, event)) return fail_yaml(in);
     in->at.line = (int)event->start_mark.line + 1;
@@ -121,7 +115,7 @@ static int read_scalar(reader *in, const char *path, const yaml_event_t *event) 
     return chooses ? recipe_choose(in->r, path, text) : 0;
 }
 
-/* Up to the end of a list of words that has begun: a scalar with commas. */
+/* Reads the rest of a list of words as one text with commas. */
 static int read_list(reader *in, const char *path) {
     char text[RECIPE_PATH] = "";
     size_t used = 0;
@@ -143,7 +137,7 @@ static int read_value(reader *in, const char *path, const yaml_event_t *event) {
     const bool section = recipe_is_section(in->r, path), scalar = event->type == YAML_SCALAR_EVENT;
     char expected[256] = "a value";
     if (section && event->type == YAML_MAPPING_START_EVENT) return read_subsection(in, path);
-    if (section && scalar && is_null(event)) return 0; /* all its keys are commented out */
+    if (section && scalar && is_null(event)) return 0; /* its keys are commented out */
     if (scalar) return read_scalar(in, path, event);
     if (event->type == YAML_SEQUENCE_START_EVENT && recipe_is_list(in->r, path)) return read_list(in, path);
     const bool known = recipe_expected(in->r, path, expected, sizeof expected);
@@ -154,7 +148,7 @@ static int read_value(reader *in, const char *path, const yaml_event_t *event) {
                        section ? "a section: keys with values" : expected);
 }
 
-/* Up to the end of a mapping that has begun. It is no deeper than the sections are. */
+/* Reads the rest of a mapping. Depth is limited by that of the sections. */
 static int read_section(reader *in, const char *section) {
     for (;;) {
         yaml_event_t event;
@@ -166,14 +160,13 @@ static int read_section(reader *in, const char *section) {
         yaml_event_delete(&event);
         if (end || status) return status;
         if (next_event(in, &event)) return -1;
-        in->at.line = line; /* the key's: an empty value has none of its own */
+        in->at.line = line; /* of the key, as an empty value has none */
         status = read_value(in, path, &event);
         yaml_event_delete(&event);
         if (status) return -1;
     }
 }
 
-/* A stream of one document that is a mapping. */
 static int read_document(reader *in) {
     static const yaml_event_type_t expected[] = {YAML_STREAM_START_EVENT, YAML_DOCUMENT_START_EVENT,
                                                  YAML_MAPPING_START_EVENT, YAML_DOCUMENT_END_EVENT,
@@ -208,7 +201,7 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name) {
     if (n && memchr(text, 0, n)) return recipe_fail(&in.at, "it contains a zero byte, expected text in UTF-8");
     if (recipe_copy(&copy, r)) return -1;
     snprintf(copy.file, sizeof copy.file, "%s", name);
-    /* The lines of another file mean nothing here. */
+    /* Lines refer to this file from now on. */
     for (int i = 0; i < copy.n_given; i++) copy.given[i].line = copy.given[i].line > 0 ? 0 : copy.given[i].line;
     for (int i = 0; i < copy.optimizer.n_options; i++) copy.optimizer.option[i].line = 0;
     for (int i = 0; i < copy.optimizer.n_schedules; i++) copy.optimizer.schedule[i].line = 0;
@@ -234,7 +227,7 @@ int recipe_load(recipe *r, const char *path) {
     char *text = malloc(MOST_BYTES + 1);
     size_t n = 0;
     ssize_t got = 1;
-    while (text && got != 0 && n <= MOST_BYTES) { /* one byte more than allowed tells that there is more */
+    while (text && got != 0 && n <= MOST_BYTES) { /* one byte over the limit shows that the file is too large */
         got = read(fd, text + n, MOST_BYTES + 1 - n);
         if (got < 0 && errno != EINTR) break;
         if (got > 0) n += (size_t)got;
@@ -251,7 +244,7 @@ int recipe_load(recipe *r, const char *path) {
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
-/* Not a word that some reader of YAML takes for something other than a text. */
+/* Whether no YAML reader takes the text for another type. */
 static bool is_plain(const char *text) {
     static const char *const special[] = {"yes", "no", "on", "off", "null", "y", "n"};
     double number;
@@ -266,7 +259,7 @@ static bool is_plain(const char *text) {
     return true;
 }
 
-/* In double quotes, with escapes for what YAML would not take as it is, or would take for the end of a line. */
+/* Writes a text in double quotes, with escapes for characters that YAML forbids or takes for line ends. */
 static void write_quoted(FILE *file, const char *text) {
     fputc('"', file);
     for (text_slice rest = text_of(text); rest.n;) {
@@ -321,7 +314,7 @@ int recipe_write(const recipe *r, FILE *file) {
         const char *path = keys[i].k->path, *dot = strchr(path, '.');
         const size_t length = dot ? (size_t)(dot - path) : 0;
         char buffer[32];
-        if (strcmp(path, r->train.epochs > 0 ? "train.steps" : "train.epochs") == 0) continue; /* it says nothing */
+        if (strcmp(path, r->train.epochs > 0 ? "train.steps" : "train.epochs") == 0) continue; /* not in effect */
         if (dot && strncmp(section, path, length + 1) != 0) fprintf(file, "%.*s:\n", (int)length, path);
         section = path;
         fprintf(file, "%s%s: ", dot ? "  " : "", recipe_leaf(path));

@@ -1,7 +1,3 @@
-/* resume.c - see resume.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "train/resume.h"
 
 #include "core/error.h"

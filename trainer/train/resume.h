@@ -1,7 +1,4 @@
-/* resume.h - how a run begins: anew, with the weights of another, or from one of its own checkpoints.
- *
- * SPDX-License-Identifier: MIT
- */
+/* resume.h - how a run begins: anew, with the weights of another, or from one of its own checkpoints. */
 #ifndef ADAMOD_RESUME_H
 #define ADAMOD_RESUME_H
 

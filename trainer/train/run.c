@@ -1,10 +1,4 @@
-/* run.c - see run.h.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 #define _FILE_OFFSET_BITS 64
 
 #include "train/run_parts.h"

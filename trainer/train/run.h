@@ -53,10 +53,7 @@
  * time is seconds of training, not counting interruptions. After a crash the files may be ahead of the last checkpoint:
  * resuming cuts them back to the sizes it recorded. A number that is not finite is null in JSON.
  *
- * A line or record that could not be written in full is not there.
- *
- * SPDX-License-Identifier: MIT
- */
+ * A line or record that could not be written in full is not there. */
 #ifndef ADAMOD_RUN_H
 #define ADAMOD_RUN_H
 

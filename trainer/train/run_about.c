@@ -1,10 +1,5 @@
-/* run_about.c - files of run.h that say what is run: recipe.yaml, machine.json, task.json, data.json.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
+/* run_about.c - files of run.h that say what is run: recipe.yaml, machine.json, task.json, data.json. */
 #define _GNU_SOURCE
-#endif
 
 #include "train/run_parts.h"
 

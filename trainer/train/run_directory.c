@@ -2,13 +2,8 @@
  *
  * A process has a directory while it holds the lock on metrics.jsonl, which is made before anything else and removed after
  * everything else. It looks at the rest, changes and removes it only then: so of several processes that begin a run there at
- * the same time one does, and the others change nothing.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
+ * the same time one does, and the others change nothing. */
 #define _GNU_SOURCE
-#endif
 #define _FILE_OFFSET_BITS 64
 
 #include "train/run_parts.h"

@@ -1,7 +1,4 @@
-/* run_records.c - files of run.h that grow: metrics, histograms, samples, and the same for TensorBoard.
- *
- * SPDX-License-Identifier: MIT
- */
+/* run_records.c - files of run.h that grow: metrics, histograms, samples, and the same for TensorBoard. */
 #include "train/run_parts.h"
 
 #include "support/clock.h"

@@ -1,8 +1,5 @@
 /* scoreboard.h - how far the runs of one command are, and how long all of them will take. The memory is shared: a run may be
- * in a process that was forked from the one that made the board, and any of them may read what the others tell.
- *
- * SPDX-License-Identifier: MIT
- */
+ * in a process that was forked from the one that made the board, and any of them may read what the others tell. */
 #ifndef ADAMOD_SCOREBOARD_H
 #define ADAMOD_SCOREBOARD_H
 

@@ -6,10 +6,7 @@
  * are checkpoints everywhere: any number of ranks goes on from them, sharded or not. States of all ranks are together on the
  * host only.
  *
- * Functions are called by all ranks.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Functions are called by all ranks. */
 #ifndef ADAMOD_SHARD_H
 #define ADAMOD_SHARD_H
 

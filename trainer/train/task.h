@@ -1,8 +1,5 @@
 /* task.h - what differs between translation, images and language modelling, as one table of functions. The loop, the
- * optimizer, checkpoints, resuming, averaging, comparisons and reports are the same for all, and know nothing else.
- *
- * SPDX-License-Identifier: MIT
- */
+ * optimizer, checkpoints, resuming, averaging, comparisons and reports are the same for all, and know nothing else. */
 #ifndef ADAMOD_TASK_H
 #define ADAMOD_TASK_H
 

@@ -1,9 +1,6 @@
 /* task_bench.h - what `adamod bench train` asks of a task beyond what the loop does: all of it may be left out.
  *
- * Batches need nothing: a bench keeps what task.next wrote to the inputs of the plan.
- *
- * SPDX-License-Identifier: MIT
- */
+ * Batches need nothing: a bench keeps what task.next wrote to the inputs of the plan. */
 #ifndef ADAMOD_TASK_BENCH_H
 #define ADAMOD_TASK_BENCH_H
 

@@ -1,10 +1,5 @@
-/* tfevents.c - see tfevents.h. Fields are those of tensorflow/core/util/event.proto and framework/summary.proto.
- *
- * SPDX-License-Identifier: MIT
- */
-#ifndef _GNU_SOURCE
+/* tfevents.c - see tfevents.h. Fields are those of tensorflow/core/util/event.proto and framework/summary.proto. */
 #define _GNU_SOURCE
-#endif
 #define _FILE_OFFSET_BITS 64
 
 #include "train/tfevents.h"

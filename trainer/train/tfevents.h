@@ -8,10 +8,7 @@
  *     tfevents_begin(&e, now, step);
  *     tfevents_scalar(&e, "train/loss", 0.5);
  *     tfevents_end(&e);
- *     write(fd, e.data, e.n);
- *
- * SPDX-License-Identifier: MIT
- */
+ *     write(fd, e.data, e.n); */
 #ifndef ADAMOD_TFEVENTS_H
 #define ADAMOD_TFEVENTS_H
 
