@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a thread sums while a backward pass goes on: blocks, in the order that the pass completes them. */
+/* Blocks that a thread sums during a backward pass, in the order in which the pass completes them. */
 typedef struct overlap {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t told, done;
-    int64_t *queue; /* where blocks begin */
+    int64_t *queue; /* first elements of blocks */
     int queued, taken, summed;
     int ranks; /* of the round */
     bool first, last, quit;
@@ -19,15 +19,15 @@ typedef struct overlap {
 
 struct exchange {
     exchange_options o;
-    float *sums;    /* this rank's part of each block, where an update has several rounds; else NULL */
+    float *sums;    /* this rank's part of each block, if an update has several rounds; else NULL */
     double *losses; /* four of each rank */
-    /* Of running statistics on the host: what this rank's batch adds, and after it what those of all add. NULL: there are none */
+    /* Contribution of this rank's batch to running statistics on the host, then those of all ranks; NULL: none. */
     double *added;
     int64_t n_added;
     int blocks;
-    overlap *beside;         /* NULL: sums come after the pass */
-    bool active;             /* the pass is one whose gradients NCCL sums */
-    adamod__failure failure; /* the first of calls that return nothing */
+    overlap *beside;         /* NULL: sums follow the pass */
+    bool active;             /* NCCL sums the gradients of this pass */
+    adamod__failure failure; /* the first in functions that return nothing */
 };
 
 /* ---- blocks ---- */
@@ -42,11 +42,11 @@ static int64_t part_size(const exchange *x, int64_t n) {
     return comm_part(x->o.comm, n, comm_rank(x->o.comm) + 1) - part_first(x, n);
 }
 
-/* A smaller block's part may be a vector larger, as it is rounded otherwise. */
+/* A smaller block's part may be larger by a vector, due to rounding. */
 static int64_t most_of_part(const exchange *x) { return part_size(x, COMM_BLOCK) + 32; }
 
-/* Every rank adds up its part; once all rounds are in, parts come to all. Where there is only one round, parts need no place
- * of their own. */
+/* Every rank adds its part of the block; after the last round all ranks get all parts. With one round the part is summed
+ * in place. */
 static void add_block(exchange *x, int64_t at, int ranks, bool first, bool last) {
     float *grad = x->o.params->grad + at;
     const int64_t n = block_size(x, at), own = part_size(x, n);
@@ -76,7 +76,7 @@ static void *sum_beside(void *context) {
     return NULL;
 }
 
-/* What NCCL says, for functions that return nothing. */
+/* Keeps a failure for the next function that can return it. */
 static void note(exchange *x, int failed) {
     if (failed && !x->failure.status) adamod__save_failure(&x->failure);
 }
@@ -173,7 +173,7 @@ static int make(exchange *x) {
     const bool thread = ordered && o->overlap && o->comm;
     if (thread && start_beside(x)) return -1;
     if (!thread && !(o->nccl && o->overlap)) return 0;
-    const int64_t numbers = o->nccl ? 4 * (int64_t)COMM_BLOCK : COMM_BLOCK; /* a link of GPUs wants more at a time */
+    const int64_t numbers = o->nccl ? 4 * (int64_t)COMM_BLOCK : COMM_BLOCK; /* NCCL is faster with larger blocks */
     return nn_plan_watch(o->plan, numbers, tell, x);
 }
 
@@ -183,7 +183,7 @@ int exchange_open(exchange **out, const exchange_options *o) {
     x->o = *o;
     x->blocks = (int)((o->params->count + COMM_BLOCK - 1) / COMM_BLOCK);
     if (make(x)) {
-        x->o.nccl = NULL; /* still the caller's */
+        x->o.nccl = NULL; /* stays the caller's */
         exchange_free(x);
         return -1;
     }
@@ -248,7 +248,6 @@ static adamod_status noted(exchange *x) {
     return status;
 }
 
-/* What is left of the sums: all of them, unless they began during the pass. */
 adamod_status exchange_on_device(exchange *x) {
     const int64_t count = x->o.params->count, some = 4 * (int64_t)COMM_BLOCK;
     for (int64_t at = 0; !x->o.overlap && at < count; at += some) tell(x, at, count - at < some ? count - at : some);
@@ -266,11 +265,11 @@ adamod_status exchange_staged(exchange *x, int ranks) {
 
 /* ---- parts of parameters ---- */
 
-/* A rank's part, by way of the host. */
+/* Sends a rank's part through the host. */
 static adamod_status spread_part(exchange *x, char *part, size_t bytes, int rank) {
     const bool mine = comm_rank(x->o.comm) == rank;
     char *copy = malloc(bytes + 1);
-    if (!copy) comm_abort(x->o.comm, 1); /* the others wait for it */
+    if (!copy) comm_abort(x->o.comm, 1); /* the others are waiting */
     adamod_status status = mine ? nn_params_read(x->o.params, copy, part, bytes) : ADAMOD_OK;
     comm_broadcast(x->o.comm, copy, bytes, rank);
     if (!mine) status = nn_params_write(x->o.params, part, copy, bytes);
@@ -334,14 +333,14 @@ static void mean_states(exchange *x, int ranks) {
     }
 }
 
-/* In the order of batches. */
+/* Applies the contributions in the order of batches. */
 static void take_added(exchange *x, int ranks) {
     double *all = x->added + x->n_added;
     comm_gather(x->o.comm, x->added, (size_t)x->n_added * sizeof *all, all);
     for (int r = 0; r < ranks; r++) nn_plan_take(x->o.plan, all + r * x->n_added);
 }
 
-/* Every round has a batch of every rank. */
+/* NCCL's mean needs a batch of every rank in every round. */
 bool exchange_means_states(const exchange *x) {
     const exchange_options *o = &x->o;
     return o->nccl && !o->carries && o->batches % comm_size(o->comm) == 0 && nn_params_states(o->params);

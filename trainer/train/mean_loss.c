@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a line says of an update; loss NAN: nothing. */
+/* A line of metrics; loss NAN: it has none. */
 typedef struct point {
     double step, loss;
 } point;
 
-/* False: it is not a line of training. */
+/* False: the line is not about training. */
 static bool read_line(const char *text, size_t n, point *out) {
     json_input in = json_input_of(text, n);
     char kind[16] = "";

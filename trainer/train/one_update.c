@@ -10,7 +10,7 @@
 
 static bool on_device(const experiment *s) { return s->params->on_device; }
 
-/* Outputs of runs come in their order, so that nothing may be under way before an update whose batches are waited for. */
+/* An update whose batches the host waits for cannot overlap the next one. */
 bool update_is_pending(const experiment *s) {
     const int ranks = comm_size(s->comm);
     const bool waits = s->recipe.train.accumulate > ranks || (ranks > 1 && !exchange_is_on_device(s->exchange)) ||
@@ -22,7 +22,7 @@ static int library_failed(const update *u) { return adamod__context("update %lld
 
 static bool stops(const experiment *s) { return s->recipe.train.nonfinite == STOP_TRAINING; }
 
-/* A failure that other ranks cannot be told of, as they are in the middle of something that needs this one. */
+/* Ends all ranks if there are several: the others wait for this one and cannot be told. */
 static int failed_alone(const experiment *s, const update *u) {
     library_failed(u);
     if (comm_size(s->comm) == 1) return -1;
@@ -30,7 +30,7 @@ static int failed_alone(const experiment *s, const update *u) {
     comm_abort(s->comm, 1);
 }
 
-/* What the library refuses because it is not finite, it refuses on all ranks alike: it has seen the sum. */
+/* The library sees the sum, so it finds values that are not finite on all ranks alike. */
 static bool has_diverged(adamod_status status, update *u) {
     if (status != ADAMOD_ERROR_NONFINITE) return false;
     snprintf(u->diverged, sizeof u->diverged, "%s", adamod__last_message());
@@ -39,7 +39,7 @@ static bool has_diverged(adamod_status status, update *u) {
 
 /* ---- batches ---- */
 
-/* Batch i of the update, as the plan's inputs. Every rank goes through all of them, whoever computes it. */
+/* Feeds batch i of the update to the plan. Every rank goes through all batches, also those of other ranks. */
 static void feed(experiment *s, checkpoint_meta *at, int i, update *u) {
     const recipe *r = &s->recipe;
     task_batch b;
@@ -58,13 +58,13 @@ static void add_loss(experiment *s, update *u) {
     for (int k = 0; k < 4; k++) u->sums[k] += (double)loss[k];
 }
 
-/* Of each group, before an update's batches changed it. */
+/* Learning rates of the groups, to restore. */
 typedef struct rates {
-    int n; /* 0: they stay */
+    int n; /* 0: unchanged */
     double lr[2 * (RECIPE_MAX_GROUPS + 1)];
 } rates;
 
-/* The learning rate that the update's batches want, for its step; and back to what it was, as checkpoints know it. */
+/* Scales learning rates by the mean factor of the batches, for one step; checkpoints must have the original ones. */
 static adamod_status scale_lr(experiment *s, const update *u, rates *base) {
     const double factor = u->lr_factors / s->recipe.train.accumulate;
     const int n = factor == 1 ? 0 : recipe_library_groups(&s->recipe);
@@ -105,8 +105,8 @@ static adamod_status step(experiment *s, bool collect, update *u) {
     return status;
 }
 
-/* The batches that ranks compute at the same time; place: which of them is whose. A model that carries a state on runs
- * forward through all before its own, so that it begins where they end. */
+/* Runs a round; place: the rank whose batch it is. A model that carries states runs forward through the batches before
+ * its own. */
 static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, update *u) {
     const int rank = comm_rank(s->comm), n = s->recipe.train.accumulate;
     double mine[4] = {0};
@@ -122,7 +122,7 @@ static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, 
     }
     exchange_gradients(s->exchange, ranks, first == 0, first + ranks == n);
     exchange_losses(s->exchange, ranks, mine, u->sums);
-    (void)exchange_states(s->exchange, ranks); /* on the host it cannot fail */
+    (void)exchange_states(s->exchange, ranks); /* cannot fail on the host */
 }
 
 static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update *u) {
@@ -141,7 +141,7 @@ static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update 
 
 /* ---- on a device ---- */
 
-enum { ADDS = 1, STEPS = 2, COLLECTS = 4 }; /* what a recording does beside forward and backward: its variant */
+enum { ADDS = 1, STEPS = 2, COLLECTS = 4 }; /* variant of a recording: what it does besides forward and backward */
 
 typedef struct recorded {
     experiment *s;
@@ -164,7 +164,7 @@ static adamod_status run_recorded(void *context) {
     return status ? status : step_on_device(r->s);
 }
 
-/* The gradient's scale and the learning rate follow from all batches of an update; then something runs by them. */
+/* Calls act with the gradient's scale and the learning rates of the update. */
 static adamod_status with_scale(experiment *s, const update *u, adamod_status (*act)(void *context), void *context) {
     rates base = {0};
     adamod_status status = adamod_set(s->optimizer, "grad_scale", 1 / u->targets);
@@ -184,8 +184,7 @@ static adamod_status step_alone(void *context) {
     return status ? status : adamod_sync(r->s->optimizer);
 }
 
-/* How many targets the batches of an update have is known only with the last of them, so that the gradient's scale is
- * set just before it runs. Other ranks tell of theirs. */
+/* Runs the last batch with the step. The gradient's scale is set here, as it needs the targets of all batches and ranks. */
 static adamod_status run_last(experiment *s, const update *u, recorded *r) {
     update whole = *u;
     double mine[2] = {u->own_targets, u->own_lr_factors};
@@ -196,7 +195,7 @@ static adamod_status run_last(experiment *s, const update *u, recorded *r) {
     return with_scale(s, &whole, replay, r);
 }
 
-/* Where sums are the host's, the step comes after them, on its own. */
+/* Sums on the host, then runs the step by itself. */
 static adamod_status sum_and_step(experiment *s, bool collect, update *u) {
     const int n = s->recipe.train.accumulate, size = comm_size(s->comm);
     recorded r = {s, collect ? COLLECTS : 0};
@@ -205,7 +204,6 @@ static adamod_status sum_and_step(experiment *s, bool collect, update *u) {
     return status ? status : with_scale(s, u, step_alone, &r);
 }
 
-/* Waits for a run that another of the update follows, or the host's sum. */
 static adamod_status wait_for_batch(experiment *s, update *u) {
     const adamod_status status = nn_plan_wait(s->plan);
     if (!status) add_loss(s, u);
@@ -221,7 +219,7 @@ static adamod_status run_batch(experiment *s, int i, bool collect, update *u) {
     return status ? status : wait_for_batch(s, u);
 }
 
-/* One that another rank computes, before this one's of the same round: where a state is carried on. */
+/* Runs forward through another rank's earlier batch of the round, if states are carried. */
 static adamod_status run_before(experiment *s, int i) {
     const int size = comm_size(s->comm), rank = comm_rank(s->comm);
     if (!s->task->carries || i % size > rank) return ADAMOD_OK;
@@ -249,10 +247,10 @@ static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, updat
     }
     if (!status && ranks > 1 && !exchange_is_on_device(s->exchange)) status = sum_and_step(s, collect, u);
     if (!status || has_diverged(status, u)) return 0;
-    return failed_alone(s, u); /* the others wait for its part */
+    return failed_alone(s, u);
 }
 
-/* What the optimizer did. An update it refused has no report; the library says why. */
+/* Reads what the optimizer did. A refused update has no report; adamod_sync says why. */
 static adamod_status read_report(experiment *s, update *u) {
     adamod_step_report report;
     if (adamod_report(s->optimizer, u->step - s->updates_before, &report)) return adamod_sync(s->optimizer);

@@ -14,7 +14,7 @@
 
 /* ---- cores and GPUs ---- */
 
-/* Cores that several ranks may run on are shared out; those that a launcher bound a rank to are its own. */
+/* Divides cores that several ranks may use. Cores that a launcher bound a rank to are its own. */
 static void share_cores(recipe *r, const comm *c) {
     const int cores = adamod__cores(), n = comm_local(c).cores_shared;
     if (r->train.threads == 0 && n > 1) r->train.threads = cores > n ? cores / n : 1;
@@ -25,13 +25,12 @@ static bool wants_gpu(const recipe *r) {
     return strncmp(r->train.backend, "cuda", 4) == 0;
 }
 
-/* Of those that name none, each takes the GPU of its place among the ranks of the machine, of those that it sees: a launcher
- * may show each rank its own alone. */
+/* Takes the GPU of the rank's place on its machine, modulo the visible GPUs: a launcher may show each rank only its own. */
 static void choose_gpu(recipe *r, const comm *c) {
     adamod_cuda_device d;
     int n = 0;
     if (!wants_gpu(r) || strchr(r->train.backend, ':')) return;
-    if (experiment_cuda_status()) return; /* what is missing is said where it is opened */
+    if (experiment_cuda_status()) return; /* reported when the device is opened */
     while (!adamod_cuda_device_at(n, &d)) n++;
     if (n > 0) snprintf(r->train.backend, sizeof r->train.backend, "cuda:%d", comm_local(c).rank % n);
 }
@@ -49,7 +48,6 @@ static claim claim_of(const recipe *r, const comm *c) {
     return mine;
 }
 
-/* The first rank that is not where rank 0 is, as what ranks exchange differs. */
 static int refuse_mixture(const claim *all, int n) {
     for (int i = 1; i < n; i++) {
         const bool gpu = *all[i].gpu != '\0';
@@ -60,7 +58,6 @@ static int refuse_mixture(const claim *all, int n) {
     return 0;
 }
 
-/* The first rank whose GPU is an earlier one's. */
 static int refuse_twice(const claim *all, int n) {
     for (int i = 1; i < n; i++) {
         for (int k = 0; *all[i].gpu && k < i; k++) {
@@ -101,7 +98,7 @@ typedef struct fingerprints {
     uint64_t part[TASK_MOST_PARTS];
 } fingerprints;
 
-/* Where a rank computes is its own business. */
+/* Threads and devices may differ between ranks. */
 static uint64_t hash_recipe(const recipe *r) {
     char *text = NULL;
     size_t n = 0;
@@ -158,7 +155,7 @@ int rank_setup_compare(const experiment *e) {
     return failed;
 }
 
-/* A file that rank 0 makes there for the others to find: what else has the name of the run's files may be another run's. */
+/* Makes a file for the other ranks to find; other files there may be another run's. */
 static int leave_mark(const char *mark) {
     const int fd = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) return close(fd);

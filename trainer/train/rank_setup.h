@@ -1,23 +1,22 @@
-/* rank_setup.h - how ranks begin a run together: who takes which cores and GPU, and whether all are about to do the same.
+/* rank_setup.h - prepares ranks for a run: cores and GPUs, and checks that all have the same input.
  *
- * Every function is called by all ranks; those that can fail do so on all of them, with the same message. */
+ * All ranks call every function. A failure is on all ranks, with the same message. */
 #ifndef ADAMOD_RANK_SETUP_H
 #define ADAMOD_RANK_SETUP_H
 
 #include "comm/comm.h"
 #include "train/task.h"
 
-/* What a rank takes of its machine, where the recipe leaves it open: threads for its share of the cores, and a GPU of its own.
- * Of this function ranks need not agree. */
+/* Sets what the recipe leaves open: threads for the rank's share of the cores, and a GPU of its own. Does not communicate. */
 void rank_setup_local(recipe *r, const comm *c);
-/* The same of ranks that train: some on GPUs and some not are refused, and so is a GPU that two ask for, unless train.comm is
+/* Like rank_setup_local, for training: refuses a mixture of GPUs and CPUs, and two ranks on a GPU unless train.comm is
  * mpi. */
 int rank_setup_devices(recipe *r, comm *c);
 
-/* Whether recipe, data and the model's weights are the same everywhere; the program is (comm.h). */
+/* Fails unless recipe, data and initial weights are equal on all ranks. comm_open compares the program. */
 int rank_setup_compare(const experiment *e);
 
-/* Whether all ranks see the directory that rank 0 has made or opened. */
+/* Fails unless all ranks see the directory that rank 0 has made or opened. */
 int rank_setup_see(comm *c, const char *directory);
 
 #endif

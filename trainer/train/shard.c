@@ -9,16 +9,15 @@
 
 struct shard {
     experiment *e;
-    adamod_optimizer *whole; /* of all parameters, without states: for what is decided of the whole gradient */
-    int *first;              /* parameter of each rank, and past the last */
-    int64_t *parts;          /* the same in numbers */
-    bool trains;             /* whether this rank has a parameter that is not frozen */
+    adamod_optimizer *whole; /* of all parameters, without states: for clipping and the check for finite values */
+    int *first;              /* first parameter of each rank, and the end */
+    int64_t *parts;          /* the same in elements */
+    bool trains;             /* this rank has a parameter that is not frozen */
 };
 
-/* ---- who has what ---- */
+/* ---- division ---- */
 
-/* Boundaries where a rank's share of the numbers would end, moved to the nearer end of the parameter there; but every rank
- * has a parameter, where there are as many. */
+/* Moves equal boundaries to the nearer end of a parameter; every rank gets a parameter if there are enough. */
 static void share_out(shard *s) {
     const nn_params *p = s->e->params;
     const int size = comm_size(s->e->comm);
@@ -63,8 +62,7 @@ static adamod_status make_whole(shard *s) {
 
 static void add_over_ranks(void *s, double *x, int64_t n) { exchange_add(((shard *)s)->e->exchange, x, n); }
 
-/* On the host the gradients of all parameters are here, and the whole decides. On a device they need not be: ranks add up
- * what they know of theirs. */
+/* On the host every rank has the whole gradient, and s->whole decides. On a device ranks add up their parts. */
 static adamod_status leave_decisions(shard *s, adamod_optimizer *own) {
     const adamod__ranks parts = {comm_rank(s->e->comm), comm_size(s->e->comm), add_over_ranks, s};
     if (s->e->params->on_device) return adamod__set_ranks(own, &parts);
@@ -86,7 +84,7 @@ static int take_part(shard *s) {
     return 0;
 }
 
-/* Whether a rank's share has a parameter that is trained. */
+/* Whether a rank has a parameter that is not frozen. */
 static bool trains_some(const shard *s, int rank) {
     for (int i = s->first[rank]; i < s->first[rank + 1]; i++) {
         if (experiment_trains(s->e, &s->e->params->list[i])) return true;
@@ -143,10 +141,10 @@ void shard_free(shard *s) {
 
 /* ---- updates ---- */
 
-/* Each rank's parameters come to all: as they are trained, or as they are evaluated with, which a copy in bf16 is. */
+/* Sends each rank's parameters to all. For evaluation the bf16 copy is enough, if there is one. */
 static adamod_status spread(const shard *s, bool to_evaluate) {
     const nn_params *p = s->e->params;
-    const nn_param_memory m = nn_params_memory(p, p->list); /* the first, which begins the block */
+    const nn_param_memory m = nn_params_memory(p, p->list); /* the first begins the block */
     if (to_evaluate && m.half) return exchange_spread(s->e->exchange, m.half, 2);
     const adamod_status status = exchange_spread(s->e->exchange, m.data, sizeof *m.data);
     if (!status && !to_evaluate) nn_params_narrow(p);
@@ -164,7 +162,7 @@ adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, b
     if (status || !*taken) return status;
     status = adamod_set(s->e->optimizer, "grad_scale", scale * factor);
     if (!status && s->trains) status = adamod_step(s->e->optimizer);
-    status = agree(s, status); /* before others wait for its part */
+    status = agree(s, status); /* before others wait for this rank's part */
     return status ? status : spread(s, false);
 }
 
@@ -190,7 +188,7 @@ static size_t bytes_of(const adamod__st_tensor *t) {
     return bits / 8;
 }
 
-/* Entries of a list as one stream of bytes, and how far it was read or written. */
+/* Reads or writes the entries of a list as one stream of bytes. */
 typedef struct stream {
     const adamod__state_list *list;
     size_t entry, at;
@@ -215,8 +213,8 @@ static void move(stream *s, char *some, size_t n, bool writes) {
     }
 }
 
-/* States of all ranks come to rank 0, who has a place for them, some bytes at a time. They stand in the order of parameters,
- * so that those of ranks follow each other. */
+/* Copies the states of all ranks to rank 0, block by block. They are in the order of parameters, so ranks follow each
+ * other. */
 static void send_all(const shard *s, const adamod__state_list *own, const adamod__state_list *full) {
     enum { SOME = 1 << 16 };
     char some[SOME];
@@ -236,7 +234,7 @@ static void send_all(const shard *s, const adamod__state_list *own, const adamod
     }
 }
 
-/* The count of updates follows from that of a parameter. */
+/* Sets the count of updates through the first parameter. */
 static adamod_status count_updates(adamod_optimizer *opt, int64_t steps) {
     return adamod_tensors(opt) > 0 && steps > 0 ? adamod_set_tensor_steps(opt, 0, steps) : ADAMOD_OK;
 }
@@ -250,7 +248,7 @@ int shard_gather(shard *s, adamod_optimizer **full) {
     if (!failed && first) failed = adamod__state_list_make(*full, "", &all);
     failed = comm_agree(s->e->comm, failed);
     if (!failed) send_all(s, &own, first ? &all : NULL);
-    int steps = (int)adamod_steps(s->e->optimizer); /* 0 where a rank has no parameters */
+    int steps = (int)adamod_steps(s->e->optimizer); /* 0 if a rank has no parameters */
     if (!failed) comm_most(s->e->comm, &steps, 1);
     if (!failed && first) failed = count_updates(*full, steps);
     adamod__state_list_free(&own);
