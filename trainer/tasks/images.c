@@ -263,8 +263,8 @@ static int save(const experiment *e, const char *directory) {
 
 static uint64_t fingerprint(const experiment *e) {
     const class_names *c = &images_of(e)->all.classes;
-    uint64_t hash = CHECKPOINT_HASH;
-    for (int i = 0; i < c->n; i++) hash = checkpoint_hash(hash, c->name[i], strlen(c->name[i]) + 1);
+    uint64_t hash = FINGERPRINT_NAMES;
+    for (int i = 0; i < c->n; i++) hash = fingerprint_names(hash, c->name[i], strlen(c->name[i]) + 1);
     return hash;
 }
 
@@ -299,8 +299,8 @@ static int data_parts(const experiment *e, task_part *out) {
         if (s->n[split] == 0) continue;
         for (int64_t i = 0; i < s->n[split]; i++) {
             const int32_t place = s->place[split][i];
-            hash = task_hash(hash, s->all.bytes + (size_t)place * bytes, bytes);
-            hash = task_hash(hash, &s->all.labels[place], sizeof *s->all.labels);
+            hash = fingerprint_data(hash, s->all.bytes + (size_t)place * bytes, bytes);
+            hash = fingerprint_data(hash, &s->all.labels[place], sizeof *s->all.labels);
         }
         const char *file = *paths[split] ? paths[split] : s->path; /* CIFAR's are together; some are held out */
         out[n++] = (task_part){(task_split)split, keys_of[shapes][split], file, hash, 0};

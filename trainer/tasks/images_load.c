@@ -186,7 +186,7 @@ static uint64_t *hashes_of(const images *s, task_split split) {
     const size_t bytes = pictures_bytes(&s->all);
     uint64_t *out = s->n[split] ? malloc((size_t)s->n[split] * sizeof *out) : NULL;
     for (int64_t i = 0; out && i < s->n[split]; i++)
-        out[i] = task_hash(0, s->all.bytes + (size_t)s->place[split][i] * bytes, bytes);
+        out[i] = fingerprint_data(0, s->all.bytes + (size_t)s->place[split][i] * bytes, bytes);
     return out;
 }
 

@@ -262,12 +262,12 @@ static void meaning(const experiment *e, char *out, size_t size) {
 
 static uint64_t fingerprint(const experiment *e) {
     const language *s = language_of(e);
-    uint64_t hash = checkpoint_hash(CHECKPOINT_HASH, &s->words, sizeof s->words);
+    uint64_t hash = fingerprint_names(FINGERPRINT_NAMES, &s->words, sizeof s->words);
     for (int32_t i = 0; s->vocab && i < vocab_size(s->vocab); i++) {
         const text_slice token = vocab_token(s->vocab, i);
-        hash = checkpoint_hash(hash, token.bytes, token.n + 1);
+        hash = fingerprint_names(hash, token.bytes, token.n + 1);
     }
-    return s->codes.text ? checkpoint_hash(hash, s->codes.text, strlen(s->codes.text)) : hash;
+    return s->codes.text ? fingerprint_names(hash, s->codes.text, strlen(s->codes.text)) : hash;
 }
 
 static int data_parts(const experiment *e, task_part *out) {

@@ -181,8 +181,8 @@ static int grow(reading *x, int64_t more) {
 static void hash_line(reading *x, text_slice line) {
     const text_unit unit = unit_of(language_settings_of(&x->e->recipe));
     uint64_t *hash = &language_of(x->e)->hash[x->split];
-    for (text_slice token; text_next_token(unit, &line, &token);) *hash = task_hash(*hash, token.bytes, token.n);
-    *hash = task_hash(*hash, "\n", 1);
+    for (text_slice token; text_next_token(unit, &line, &token);) *hash = fingerprint_data(*hash, token.bytes, token.n);
+    *hash = fingerprint_data(*hash, "\n", 1);
 }
 
 /* Those of a text that says "<unk>" itself are known. */
@@ -265,7 +265,7 @@ static int generate(experiment *e, bool train) {
             return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld words", (long long)n[split]);
         markov_text(&l, (uint64_t)split, n[split], s->text[split]);
         s->n[split] = n[split];
-        s->hash[split] = task_hash(0, s->text[split], (size_t)n[split] * sizeof *s->text[split]);
+        s->hash[split] = fingerprint_data(0, s->text[split], (size_t)n[split] * sizeof *s->text[split]);
     }
     return 0;
 }

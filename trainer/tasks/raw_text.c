@@ -145,7 +145,7 @@ int raw_text_load(raw_text *r, const char *source, const char *target, int64_t m
     adamod__buffer text[KINDS][RAW_SIDES] = {{{0}}}, tokens[RAW_SIDES] = {{0}};
     int failed = 0;
     for (int i = 0; i < RAW_SIDES && !failed; i++) failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i]);
-    for (int i = 0; i < RAW_SIDES && !failed; i++) hashes[i] = task_hash(0, text[RAW][i].text, text[RAW][i].n);
+    for (int i = 0; i < RAW_SIDES && !failed; i++) hashes[i] = fingerprint_data(0, text[RAW][i].text, text[RAW][i].n);
     if (!failed && !r->codes.worker) failed = learn(r, tokens, merges);
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
         if (apply(r, &tokens[i], &text[SUBWORDS][i]))

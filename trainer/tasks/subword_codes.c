@@ -47,6 +47,6 @@ int subword_codes_save(const subword_codes *s, const char *path) { return text_w
 
 int subword_codes_part(const subword_codes *s, const char *file, task_part *out) {
     if (!s->text || !*file) return 0;
-    *out = (task_part){SPLIT_TRAIN, "data.bpe", file, task_hash(0, s->text, strlen(s->text)), 0};
+    *out = (task_part){SPLIT_TRAIN, "data.bpe", file, fingerprint_data(0, s->text, strlen(s->text)), 0};
     return 1;
 }

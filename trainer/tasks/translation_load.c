@@ -174,21 +174,21 @@ int translation_save(const experiment *e, const char *directory) {
 
 uint64_t translation_fingerprint(const experiment *e) {
     const translation *s = translation_of(e);
-    uint64_t hash = CHECKPOINT_HASH;
+    uint64_t hash = FINGERPRINT_NAMES;
     const vocab *both[2] = {s->src_vocab, s->tgt_vocab};
     for (int v = 0; v < 2; v++) {
         for (int32_t i = 0; i < vocab_size(both[v]); i++) {
             const text_slice token = vocab_token(both[v], i);
-            hash = checkpoint_hash(hash, token.bytes, token.n);
-            hash = checkpoint_hash(hash, "\n", 1);
+            hash = fingerprint_names(hash, token.bytes, token.n);
+            hash = fingerprint_names(hash, "\n", 1);
         }
     }
-    return s->raw.codes.text ? checkpoint_hash(hash, s->raw.codes.text, strlen(s->raw.codes.text)) : hash;
+    return s->raw.codes.text ? fingerprint_names(hash, s->raw.codes.text, strlen(s->raw.codes.text)) : hash;
 }
 
 static uint64_t hash_side(const corpus_lines *lines, int64_t n) {
-    const uint64_t hash = task_hash(0, lines->bytes, (size_t)lines->at[n]);
-    return task_hash(hash, lines->at, (size_t)(n + 1) * sizeof *lines->at);
+    const uint64_t hash = fingerprint_data(0, lines->bytes, (size_t)lines->at[n]);
+    return fingerprint_data(hash, lines->at, (size_t)(n + 1) * sizeof *lines->at);
 }
 
 int translation_data(const experiment *e, task_part *out) {
@@ -206,7 +206,7 @@ int translation_data(const experiment *e, task_part *out) {
         const uint64_t raw_src = raw->n ? hash_side(&raw->src, raw->n) : s->raw_hash[i][RAW_SOURCE],
                        raw_tgt = raw->n ? hash_side(&raw->tgt, raw->n) : s->raw_hash[i][RAW_TARGET];
         if (is_numbers(e)) {
-            out[n++] = (task_part){(task_split)i, keys[i][2], "", task_hash(src, &tgt, sizeof tgt), 0};
+            out[n++] = (task_part){(task_split)i, keys[i][2], "", fingerprint_data(src, &tgt, sizeof tgt), 0};
         } else {
             out[n++] = (task_part){(task_split)i, keys[i][0], s->files[i][0], src, raw_src};
             out[n++] = (task_part){(task_split)i, keys[i][1], s->files[i][1], tgt, raw_tgt};

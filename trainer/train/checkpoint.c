@@ -29,12 +29,6 @@ bool checkpoint_is_optimizers(const char *name) { return strncmp(name, optimizer
 bool checkpoint_is_state(const char *name) { return strncmp(name, state_part, strlen(state_part)) == 0; }
 bool checkpoint_is_param(const char *name) { return !checkpoint_is_optimizers(name) && !checkpoint_is_state(name); }
 
-uint64_t checkpoint_hash(uint64_t hash, const void *data, size_t n) {
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 /* ---- Metadata ---------------------------------------------------------------------------------------------------- */
 
 /* The numbers of a checkpoint_meta, by the names they have in a file. */

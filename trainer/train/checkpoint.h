@@ -93,8 +93,4 @@ int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r);
  * the last. */
 int checkpoint_average(const char *const *paths, size_t n, const char *out_path);
 
-/* FNV-1a, to be begun with CHECKPOINT_HASH and continued with what it returned. */
-#define CHECKPOINT_HASH UINT64_C(0xcbf29ce484222325)
-uint64_t checkpoint_hash(uint64_t hash, const void *data, size_t n);
-
 #endif

@@ -149,7 +149,7 @@ uint64_t checkpoints_recipe_now(const char *directory) {
     size_t n = 0;
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
     if (text_read(path, &text, &n)) return 0;
-    const uint64_t hash = checkpoint_hash(CHECKPOINT_HASH, text, n);
+    const uint64_t hash = fingerprint_names(FINGERPRINT_NAMES, text, n);
     free(text);
     return hash;
 }

@@ -1,7 +1,6 @@
-/* experiment.c - what all tasks need in memory: threads, parameters, plan, optimizer; see task.h. */
+/* experiment.c - an experiment of task.h: threads, parameters, plan, optimizer. */
 #include "train/task.h"
 
-#include "core/crc32.h"
 #include "core/error.h"
 #include "core/pool.h"
 #include "train/patterns.h"
@@ -22,13 +21,6 @@ const char *task_split_name(task_split split) {
 
 const char *task_split_label(task_split split) {
     return split == SPLIT_TRAIN ? "training" : split == SPLIT_VALID ? "validation" : "test";
-}
-
-/* The CRC-32 below; above it where each piece ended, so that the same bytes cut elsewhere are another fingerprint. */
-uint64_t task_hash(uint64_t hash, const void *data, size_t n) {
-    const uint32_t sum = adamod__crc32((uint32_t)hash, data, n);
-    const uint32_t ends = ((uint32_t)(hash >> 32) ^ sum ^ (uint32_t)n) * UINT32_C(0x9e3779b1);
-    return (uint64_t)ends << 32 | sum;
 }
 
 int experiment_gone(experiment *e, const char *directory, task_split split) {
@@ -62,7 +54,7 @@ const char *experiment_precision(const experiment *e) {
     return e->params->on_device ? names[precision_of(&e->recipe)] : "full";
 }
 
-/* The first graph built defines the parameters; it is the training graph even where only others are run. */
+/* The training graph is always built, as the first graph defines the parameters. */
 static int make_params(experiment *e, nn_value *loss) {
     e->params = nn_params_create();
     e->graph = e->params ? nn_graph_create(e->params) : NULL;
@@ -84,8 +76,7 @@ static int make_plan(experiment *e, nn_value loss) {
 
 /* ---- optimizer ---- */
 
-/* A gradient that is not finite is as bad as a loss, so the library is told the same; unless the recipe tells it itself.
- */
+/* The library treats a gradient that is not finite as train.nonfinite says, unless the recipe sets its own option. */
 static adamod_status guard_gradients(const recipe *r, adamod_optimizer *opt) {
     for (int i = 0; i < r->optimizer.n_options; i++) {
         if (strcmp(r->optimizer.option[i].key, "nonfinite") == 0) return ADAMOD_OK;
@@ -93,7 +84,6 @@ static adamod_status guard_gradients(const recipe *r, adamod_optimizer *opt) {
     return adamod_set_text(opt, "nonfinite", r->train.nonfinite == SKIP_UPDATE ? "skip" : "error");
 }
 
-/* Whether the recipe wants a parameter to be in the group without weight decay. */
 static bool is_undecayed(const recipe *r, const nn_param *p) {
     static const char *const kinds[] = {[NN_WEIGHT] = "", [NN_BIAS] = "biases", [NN_NORM] = "norms"};
     return *kinds[p->kind] && key_lists(r->optimizer.no_decay, kinds[p->kind]);
@@ -105,7 +95,7 @@ bool experiment_trains(const experiment *e, const nn_param *p) {
     return !frozen;
 }
 
-/* Before an optimizer is made: each group has parameters, and some are left to train. */
+/* Fails if a group has no parameters, or all are frozen. */
 static int check_groups(const experiment *e) {
     recipe_group groups[RECIPE_MAX_GROUPS];
     const int n = recipe_groups(&e->recipe, groups);
@@ -119,7 +109,7 @@ static int check_groups(const experiment *e) {
     return trained ? 0 : adamod__refuse("optimizer.groups: all parameters are frozen, nothing is left to train");
 }
 
-/* On the host there is no copy in bf16; where it would be is never looked at, as no step is taken. */
+/* On the host there is no bf16 copy. Its address is never used, as no step is taken. */
 static nn_param_memory memory_of(const nn_params *params, const nn_param *p, bool on_host) {
     nn_param_memory m = nn_params_memory(params, p);
     if (!on_host || !params->on_device) return m;
@@ -136,7 +126,7 @@ static adamod_status add_param(const experiment *e, adamod_optimizer *opt, const
     for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
     bool frozen;
     const int group = recipe_group_of(&e->recipe, p->name, &frozen);
-    if (frozen) return ADAMOD_OK; /* the optimizer does not know of it */
+    if (frozen) return ADAMOD_OK;
     return adamod_add_tensor(opt, recipe_library_group(&e->recipe, group, is_undecayed(&e->recipe, p)), &t, NULL);
 }
 
@@ -155,14 +145,13 @@ int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod
 
 /* ---- the whole ---- */
 
-/* How long the training is, which the data decide where the recipe counts epochs. */
 static void find_length(experiment *e) {
     const recipe *r = &e->recipe;
     e->epoch = (epoch_length){e->task->batches(e), r->train.accumulate};
     e->steps = r->train.epochs > 0 ? epochs_to_updates(e->epoch, r->train.epochs) : r->train.steps;
 }
 
-/* What sums on the device, where the recipe wants it and it can be had; for "auto" the host may do it. */
+/* Opens NCCL if the recipe asks for it; with "auto" the host may sum instead. */
 static int join_devices(experiment *e, comm *c, nccl **out) {
     const recipe *r = &e->recipe;
     const bool must = r->train.comm == SUM_BY_NCCL, may = c && r->train.comm == SUM_BY_ANY;
@@ -179,15 +168,14 @@ static int join_devices(experiment *e, comm *c, nccl **out) {
     return must ? -1 : 0;
 }
 
-/* By itself where there is something to wait for; on the host where a core is there for it, too: MPI waits for others by
- * asking again and again. */
+/* "auto" overlaps if there are several ranks and, on the host, a spare core, as MPI polls while it waits. */
 static bool could_overlap(const experiment *e, const comm *c) {
     if (!e->params->on_device && !comm_threads(c)) return false;
     if (e->recipe.train.overlap != OVERLAP_AUTO) return e->recipe.train.overlap == OVERLAP_ON;
     return comm_size(c) > 1 && (e->params->on_device || adamod__cores() > comm_local(c).cores_shared);
 }
 
-/* All ranks or none: the order of blocks is another. */
+/* All ranks or none, as the order of blocks differs. */
 static bool overlaps(const experiment *e, comm *c) {
     int cannot = !could_overlap(e, c);
     comm_most(c, &cannot, 1);
@@ -196,7 +184,7 @@ static bool overlaps(const experiment *e, comm *c) {
 
 static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((experiment *)e)->exchange, x, n); }
 
-/* Batch norms of all ranks: each must run the same at the same time. */
+/* Batch norms over all ranks, which must run them at the same time. */
 static int share_norms(experiment *e, bool on_device, bool *any) {
     *any = false;
     if ((!e->comm && !on_device) || !e->plan) return 0;
@@ -207,7 +195,6 @@ static int share_norms(experiment *e, bool on_device, bool *any) {
     return 0;
 }
 
-/* NCCL is the exchange's, or freed. */
 static int open_exchange(experiment *e, nccl *on_device, bool norms) {
     const recipe *r = &e->recipe;
     const exchange_options o = {.comm = e->comm,
@@ -266,7 +253,7 @@ int experiment_open_telling(experiment *e, const recipe *r, const char *director
 
 void experiment_close(experiment *e) {
     if (e->task && e->state) e->task->close(e);
-    exchange_free(e->exchange); /* before the plan, which tells it of gradients */
+    exchange_free(e->exchange); /* before the plan, which refers to it */
     shard_free(e->shard);
     adamod_free(e->optimizer);
     nn_plan_free(e->plan);

@@ -109,7 +109,7 @@ static uint64_t hash_recipe(const recipe *r) {
     strcpy(plain.train.backend, "auto");
     recipe_write(&plain, file);
     fclose(file);
-    const uint64_t hash = task_hash(0, text, n);
+    const uint64_t hash = fingerprint_data(0, text, n);
     free(text);
     return hash;
 }
@@ -125,8 +125,8 @@ static const char *find_difference(const fingerprints *a, const fingerprints *b,
 }
 
 static uint64_t hash_weights(const nn_params *p) {
-    const uint64_t hash = task_hash(0, p->data, (size_t)p->count * sizeof *p->data);
-    return p->state_data ? task_hash(hash, p->state_data, (size_t)p->state_count * sizeof *p->state_data) : hash;
+    const uint64_t hash = fingerprint_data(0, p->data, (size_t)p->count * sizeof *p->data);
+    return p->state_data ? fingerprint_data(hash, p->state_data, (size_t)p->state_count * sizeof *p->state_data) : hash;
 }
 
 int rank_setup_compare(const experiment *e) {

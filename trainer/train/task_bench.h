@@ -1,6 +1,4 @@
-/* task_bench.h - what `adamod bench train` asks of a task beyond what the loop does: all of it may be left out.
- *
- * Batches need nothing: a bench keeps what task.next wrote to the inputs of the plan. */
+/* task_bench.h - optional parts of a task for `adamod bench train`. Batches are those that task.next wrote to the plan. */
 #ifndef ADAMOD_TASK_BENCH_H
 #define ADAMOD_TASK_BENCH_H
 
@@ -8,23 +6,23 @@
 
 enum { TASK_MOST_SETTINGS = 24 };
 
-/* A model and a batch size that need no data of the user's, and what is to be reached on a GPU. */
+/* A model and a batch size that need no data of the user, and goals on a GPU. */
 typedef struct task_shape {
-    const char *name;   /* of --shape; no two tasks share one. NULL: the end of a list */
+    const char *name;   /* value of --shape, unique; NULL ends a list */
     const char *recipe; /* YAML, without the files that make writes */
     int vocabulary;     /* words of either side, or classes */
-    int samples;        /* of a batch */
-    double seconds;     /* of a step, at most; ... */
-    double speedup;     /* ... over PyTorch, compiled, at least; 0: no goal */
+    int samples;        /* per batch */
+    double seconds;     /* per step, at most; 0: no goal */
+    double speedup;     /* over compiled PyTorch, at least; 0: no goal */
 } task_shape;
 
-/* A number that the model in PyTorch needs to know, as the shapes of parameters do not tell it. */
+/* A number for the model in PyTorch that shapes of parameters do not tell. */
 typedef struct task_setting {
     const char *key;
     double value;
 } task_setting;
 
-/* What the inputs of a batch stand for, in f32. */
+/* An f32 array for the model in PyTorch. */
 typedef struct task_array {
     const char *name;
     int ndim;
@@ -33,19 +31,20 @@ typedef struct task_array {
 } task_array;
 
 struct task_bench {
-    const char *peer;         /* the model in PyTorch: src/cli/torch_PEER.py; NULL: there is none */
+    const char *peer;         /* the model in PyTorch: bench/torch_PEER.py; NULL: none */
     const task_shape *shapes; /* NULL: none */
-    double share, speedup;    /* to reach on a CPU: of the matrix library's own speed, and over PyTorch; 0: no goal */
-    /* Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. NULL: shapes need no files. */
+    double share, speedup; /* goals on a CPU: share of the matrix library's speed, speedup over PyTorch; 0: no goal */
+    /* Writes random data for at least `batches` batches into an empty folder and names the files in the recipe. NULL:
+     * shapes need no files. */
     int (*make)(const task_shape *shape, int batches, const char *folder, recipe *r);
-    /* The graph of a training step without anything random, whose loss must be PyTorch's. NULL: the task's own, outside
+    /* Builds the graph of a training step without randomness, whose loss must equal PyTorch's. NULL: task.build, outside
      * training. */
     nn_value (*check)(experiment *e, nn_graph *g);
-    /* For the peer, how many; at most TASK_MOST_SETTINGS. */
+    /* Numbers for the peer, at most TASK_MOST_SETTINGS; returns how many. */
     int (*settings)(const experiment *e, task_setting *out);
-    /* For the peer, beside the inputs of a batch, which the plan was given: the pictures of places. NULL: nothing. */
+    /* An array for the peer besides the inputs of the plan: the pictures of places. May be NULL. */
     task_array (*array)(const experiment *e, nn_plan *plan);
-    /* The model in a few words: "6 layers, d 512". */
+    /* Describes the model: "6 layers, d 512". */
     void (*describe)(const experiment *e, char *out, size_t size);
 };
 
