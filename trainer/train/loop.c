@@ -24,17 +24,17 @@ typedef struct trainer {
     const train_options *o;
     experiment s;
     run *run;                  /* NULL: another rank writes it */
-    bool again;                /* a run that was never saved is to be resumed: it begins anew */
-    bool stop, save;           /* what the user wants, as all ranks have agreed on */
-    checkpoint_writer *writer; /* of the checkpoint under way; NULL: there is none, or another rank's */
-    bool unsaved;              /* it could not be written, as all ranks have agreed on */
-    bool prune;                /* once it is written, those that are not to be kept go */
-    checkpoint_meta at;        /* where it stands */
+    bool again;                /* a run without a checkpoint is to be resumed: it starts over */
+    bool stop, save;           /* requests of the user, equal on all ranks */
+    checkpoint_writer *writer; /* NULL: no checkpoint is being written by this rank */
+    bool unsaved;              /* a checkpoint could not be written, on any rank */
+    bool prune;                /* delete old checkpoints after writing */
+    checkpoint_meta at;        /* the position of the run */
     double last_loss;          /* per target, of the last update */
-    double started;            /* clock at the start of this process's training, less the seconds before */
+    double started;            /* clock at the start of training, less the seconds of earlier processes */
     progress progress;
     task_result valid;  /* of the last evaluation */
-    char diverged[200]; /* why it cannot go on; "": it can */
+    char diverged[200]; /* why training cannot continue; "": it can */
     bool pending;       /* under_way is not concluded */
     update under_way;
     double last_end; /* of the update concluded last, in seconds of training */
@@ -42,10 +42,10 @@ typedef struct trainer {
 
 static double seconds(const trainer *t) { return clock_seconds() - t->started; }
 
-/* What one rank could not do, no rank has done. */
-static int together(const trainer *t, int failed) { return comm_agree(t->o->comm, failed) ? -1 : 0; }
+/* Fails on all ranks if it failed on any. */
+static int agree(const trainer *t, int failed) { return comm_agree(t->o->comm, failed) ? -1 : 0; }
 
-/* What any rank was told by a signal or by its writer, all are. */
+/* Shares requests of the user and failures of writers with all ranks. */
 static void ask_user(trainer *t) {
     int told[] = {t->o->stop && *t->o->stop, t->o->save && *t->o->save, checkpoint_has_failed(t->writer)};
     comm_most(t->o->comm, told, 3);
@@ -60,8 +60,8 @@ static bool wants_histogram(const recipe *r, int64_t step) {
     return step <= r->train.histogram_dense || (r->train.histogram_every > 0 && step % r->train.histogram_every == 0);
 }
 
-/* By itself every update at first, then every tenth: curves keep their beginning, files stay small. The first and the
- * last update are always there, since reports begin and end with them; with patience any evaluation may be the last. */
+/* By default every update at first, then every tenth, to keep files small. Reports need the first and the last update;
+ * with patience any evaluation may be the last. */
 static bool wants_metrics(const experiment *e, int64_t step) {
     const recipe *r = &e->recipe;
     if (r->train.patience > 0 && epochs_due(e->epoch, r->train.evaluate_every, step)) return true;
@@ -69,7 +69,7 @@ static bool wants_metrics(const experiment *e, int64_t step) {
     return step == 1 || step % every == 0 || step == e->steps;
 }
 
-/* Whether something follows this update that needs it done: nothing else may be under way then. */
+/* Whether this update must be done before anything else begins. */
 static bool pauses(const trainer *t, int64_t step) {
     const recipe *r = &t->s.recipe;
     return wants_histogram(r, step) || epochs_due(t->s.epoch, r->train.evaluate_every, step) ||
@@ -105,7 +105,7 @@ static int record(trainer *t, const update *u) {
     return 0;
 }
 
-/* An update that was passed over has a line without a loss. */
+/* A skipped update has a line without a loss. */
 static int record_skipped(trainer *t, const update *u) {
     run_metrics m = {.kind = "train", .step = u->step};
     run_counted(&m, "epoch", u->epoch);
@@ -114,10 +114,10 @@ static int record_skipped(trainer *t, const update *u) {
     return t->run ? run_add_metrics(t->run, &m) : 0;
 }
 
-/* Takes in what the update gave, once it is done. Sets t->diverged where the recipe says to stop. */
+/* Records a finished update. Sets t->diverged if training must stop. */
 static int conclude(trainer *t, update *u) {
     u->end = seconds(t);
-    if (u->begin < t->last_end) u->begin = t->last_end; /* it was begun while another was under way */
+    if (u->begin < t->last_end) u->begin = t->last_end; /* it began before the previous one ended */
     t->last_end = u->end;
     if (*u->diverged) {
         snprintf(t->diverged, sizeof t->diverged, "%s", u->diverged);
@@ -128,15 +128,15 @@ static int conclude(trainer *t, update *u) {
     return record(t, u);
 }
 
-static int end_and_conclude(trainer *t, update *u) { return together(t, update_end(&t->s, u) || conclude(t, u)); }
+static int end_and_conclude(trainer *t, update *u) { return agree(t, update_end(&t->s, u) || conclude(t, u)); }
 
-/* The next update. On a device it is concluded only after the one after it has begun, so that the device never waits for
- * the host; unless something follows that needs it done. */
+/* The next update. On a device it is concluded after the following one has begun, so the device never waits for the host,
+ * unless it must be done first. */
 static int update_once(trainer *t) {
     const double begin = seconds(t);
     update u;
     const bool collect = wants_histogram(&t->s.recipe, t->at.step + 1);
-    if (together(t, update_begin(&t->s, &t->at, collect, &u))) return -1;
+    if (agree(t, update_begin(&t->s, &t->at, collect, &u))) return -1;
     u.begin = begin;
     ask_user(t);
     if (t->pending) {
@@ -157,7 +157,7 @@ static bool is_kept(const void *trainer_, int64_t step) {
     return epochs_due(t->s.epoch, t->s.recipe.train.keep_every, step);
 }
 
-/* Waits for the checkpoint that is being written. */
+/* Waits for the writer. */
 static int end_saving(trainer *t) {
     char directory[1200];
     int failed = checkpoint_end(t->writer);
@@ -168,12 +168,12 @@ static int end_saving(trainer *t) {
     }
     t->writer = NULL;
     t->prune = false;
-    return together(t, failed);
+    return agree(t, failed);
 }
 
-enum { NAMES = 3 }; /* that a checkpoint may have at once */
+enum { NAMES = 3 }; /* most names of a checkpoint */
 
-/* Whether a checkpoint is one to go on from. */
+/* Whether a checkpoint has the optimizer's states. */
 static bool wants_states(const trainer *t, const char *name) {
     if (t->s.recipe.train.keep_states || strcmp(name, "last") == 0) return true;
     return strcmp(name, "best") != 0 && is_kept(t, t->at.step);
@@ -192,7 +192,7 @@ static int begin_writing(trainer *t, const char *const *names, int n, const adam
     return t->writer ? 0 : -1;
 }
 
-/* Where the run stands, under these names, the last of which may be "last". It is written while training goes on. */
+/* Saves a checkpoint under these names while training goes on. "last" must be the last name. */
 static int save(trainer *t, const char *const *names, int n) {
     adamod_optimizer *full = NULL;
     if (end_saving(t)) return -1;
@@ -200,13 +200,13 @@ static int save(trainer *t, const char *const *names, int n) {
     if (t->s.shard && shard_gather(t->s.shard, &full)) return -1;
     const int failed = begin_writing(t, names, n, full);
     adamod_free(full);
-    if (together(t, failed)) return -1;
+    if (agree(t, failed)) return -1;
     for (int i = 0; i < n; i++) t->prune |= strncmp(names[i], "step-", 5) == 0;
     if (strcmp(names[n - 1], "last") == 0) t->at.last_step = t->at.step;
     return 0;
 }
 
-/* The same as "last", and it is there on return. */
+/* Saves "last" and waits until it is written. */
 static int save_last(trainer *t) {
     static const char *const name = "last";
     return save(t, &name, 1) ? -1 : end_saving(t);
@@ -217,17 +217,17 @@ static int swap_weights(trainer *t, bool to_evaluate) {
     return adamod_evaluation(t->s.optimizer, to_evaluate);
 }
 
-/* With the weights that the optimizer's rule is to be evaluated with, which need not be those it trains. */
+/* Evaluates with the rule's weights for evaluation, which may differ from those it trains. */
 static int measure_with(trainer *t, task_split split, task_depth depth, task_sample sample, task_result *out) {
     adamod__failure failure;
     if (swap_weights(t, true)) return -1;
-    const int failed = together(t, t->s.task->evaluate(&t->s, split, depth, sample, t, out));
+    const int failed = agree(t, t->s.task->evaluate(&t->s, split, depth, sample, t, out));
     if (failed) {
         adamod__save_failure(&failure);
         (void)swap_weights(t, false);
         return adamod__fail_again(&failure);
     }
-    comm_broadcast(t->o->comm, out, sizeof *out, 0); /* on another processor it may be another in the last bit */
+    comm_broadcast(t->o->comm, out, sizeof *out, 0); /* another processor may differ in the last bit */
     return swap_weights(t, false);
 }
 
@@ -244,7 +244,7 @@ static run_metrics measured(const char *kind, const trainer *t, const task_resul
     return m;
 }
 
-/* Whether the last evaluation is the best so far, by the metric that the recipe names. */
+/* Whether the last evaluation is the best so far by train.best. */
 static bool is_best(const trainer *t, double *value) {
     const int i = task_metric(t->s.task, t->s.recipe.train.best);
     const bool higher = t->s.task->metrics[i].better == METRIC_HIGHER;
@@ -259,9 +259,9 @@ static int evaluate(trainer *t, bool *best) {
     progress_split(&t->progress, "validation");
     if (measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid)) return -1;
     progress_split(&t->progress, NULL);
-    t->started += clock_seconds() - clock; /* training's clock stands still */
+    t->started += clock_seconds() - clock; /* not counted as training */
     const run_metrics m = measured("valid", t, &t->valid);
-    if (together(t, t->run ? run_add_metrics(t->run, &m) : 0)) return -1;
+    if (agree(t, t->run ? run_add_metrics(t->run, &m) : 0)) return -1;
     if (t->valid.items > 0) t->at.stale++;
     *best = is_best(t, &value);
     if (!*best) return 0;
@@ -271,14 +271,13 @@ static int evaluate(trainer *t, bool *best) {
     return 0;
 }
 
-/* Once the time that the evaluation took is known, of which some is left. */
 static void show_evaluation(trainer *t) {
     t->progress.best = t->at.best;
     t->progress.best_step = t->at.best_step;
     progress_evaluated(&t->progress, &t->valid);
 }
 
-/* Whether all numbers are finite. It looks at bits, since that is as fast as memory. */
+/* Whether all numbers are finite, by their bits, at the speed of memory. */
 static bool is_finite(const float *x, int64_t n) {
     uint32_t most = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -290,14 +289,14 @@ static bool is_finite(const float *x, int64_t n) {
     return most < UINT32_C(0x7f800000);
 }
 
-/* An update that ruins the model shows in the loss of the next one, too late for a checkpoint between them, which would
- * replace a good one. So the parameters must be finite, and the loss of some validation data. */
+/* An update that ruins the model shows in the loss of the next one, after a checkpoint may have replaced a good one. So
+ * before saving, the parameters and the loss of some validation data must be finite. */
 static int check_model(trainer *t) {
     const nn_params *p = t->s.params;
     const double clock = clock_seconds();
     task_result glance;
     bool finite = true;
-    if (together(t, nn_params_fetch(p))) return -1;
+    if (agree(t, nn_params_fetch(p))) return -1;
     for (int i = 0; finite && i < p->n; i++) finite = is_finite(p->data + p->list[i].offset, p->list[i].count);
     if (finite && measure(t, SPLIT_VALID, TASK_GLANCE, &glance)) return -1;
     if (!finite || !isfinite(glance.value[0])) {
@@ -308,12 +307,11 @@ static int check_model(trainer *t) {
     return 0;
 }
 
-/* Whether there is no hope of a better model any more. A checkpoint knows it too. */
+/* Whether train.patience is exhausted. */
 static bool is_stale(const trainer *t) {
     return t->s.recipe.train.patience > 0 && t->at.stale >= t->s.recipe.train.patience;
 }
 
-/* The user wants a checkpoint now. */
 static int save_on_demand(trainer *t) {
     if (t->o->save) *t->o->save = 0;
     t->save = false;
@@ -323,7 +321,7 @@ static int save_on_demand(trainer *t) {
     return 0;
 }
 
-/* Those that the average at the end is taken over, and those to be kept for good. */
+/* Whether to save step-N: to average at the end, or to keep. */
 static bool wants_step(const trainer *t) { return t->s.recipe.train.average > 0 || is_kept(t, t->at.step); }
 
 static int after_update(trainer *t) {
@@ -361,7 +359,6 @@ static int keep_sample(void *context, int n, const task_text *texts) {
     return run_add_sample(t->run, t->at.step, n, texts);
 }
 
-/* The mean of the last checkpoints becomes one. */
 static int write_average(const trainer *t, const char *out) {
     enum { MOST = 100 };
     char directory[1200], paths[MOST][1300];
@@ -380,11 +377,11 @@ static int write_average(const trainer *t, const char *out) {
     return n == 0 ? 0 : checkpoint_average(list, n, out);
 }
 
-/* The model that is measured at the end. */
+/* The model for the evaluation at the end. */
 typedef struct tested {
     const char *name; /* of its checkpoint */
-    int64_t step;     /* after which update it was saved, or where the run is */
-    bool loaded;      /* from its checkpoint, with the weights that are used */
+    int64_t step;     /* updates made when it was saved */
+    bool loaded;      /* from its checkpoint, with weights for evaluation */
 } tested;
 
 static void checkpoint_named(const trainer *t, const char *name, char *path, size_t size) {
@@ -395,20 +392,20 @@ static int load_tested(trainer *t, tested *out, const char *name, int64_t step) 
     char path[1300];
     checkpoint_named(t, name, path, sizeof path);
     *out = (tested){name, step, true};
-    return together(t, checkpoint_load(path, t->s.params, NULL, NULL));
+    return agree(t, checkpoint_load(path, t->s.params, NULL, NULL));
 }
 
 static int average(trainer *t, tested *out) {
     char path[1300];
     checkpoint_named(t, "averaged", path, sizeof path);
-    if (together(t, t->run ? write_average(t, path) : 0)) return -1;
+    if (agree(t, t->run ? write_average(t, path) : 0)) return -1;
     int there = t->run && access(path, F_OK) == 0;
     comm_most(t->o->comm, &there, 1);
-    if (!there) return 0; /* there was none to take it over */
+    if (!there) return 0; /* there were no checkpoints */
     return load_tested(t, out, "averaged", t->at.step);
 }
 
-/* Who stops when it gets worse wants the model from before that. Where its checkpoint was removed, the last has to do. */
+/* With train.patience the best model is tested; if its checkpoint was removed, the last. */
 static int take_best(trainer *t, tested *out) {
     char path[1300];
     checkpoint_meta meta = {0};
@@ -427,7 +424,7 @@ static int choose_tested(trainer *t, tested *out) {
     return t->s.recipe.train.patience > 0 ? take_best(t, out) : 0;
 }
 
-/* What the evaluation at the end gave, into the run's files. */
+/* Writes the result of the evaluation at the end to the run's files. */
 static int write_final(trainer *t, const task_result *final, train_result *out) {
     const task_split split = out->final_split;
     run_metrics valid = measured("valid", t, &t->valid),
@@ -451,7 +448,7 @@ static int finish(trainer *t, train_result *out) {
     const task_sample sample = t->run ? keep_sample : NULL;
     const int failed = model.loaded ? t->s.task->evaluate(&t->s, split, TASK_WHOLE, sample, t, &final)
                                     : measure_with(t, split, TASK_WHOLE, sample, &final);
-    if (together(t, failed)) return -1;
+    if (agree(t, failed)) return -1;
     t->started += clock_seconds() - clock;
     *out = (train_result){.status = TRAIN_FINISHED,
                           .step = t->at.step,
@@ -462,10 +459,10 @@ static int finish(trainer *t, train_result *out) {
                           .final_split = split,
                           .tested = model.name,
                           .tested_step = model.step};
-    return together(t, write_final(t, &final, out));
+    return agree(t, write_final(t, &final, out));
 }
 
-/* Because the user wants it, or because it diverged; then the last checkpoint is the one before that. */
+/* Ends an interrupted or diverged run. A diverged model is not saved. */
 static int stop_early(trainer *t, train_result *out) {
     if (end_saving(t)) return -1;
     if (!*t->diverged && check_model(t)) return -1;
@@ -476,7 +473,7 @@ static int stop_early(trainer *t, train_result *out) {
     memcpy(out->reason, t->diverged, sizeof out->reason);
     const run_result result = {diverged ? "diverged" : "interrupted", out->step, out->seconds, NULL, NULL, false};
     const int failed = t->run ? run_finish(t->run, &result, &out->train_loss) : 0;
-    return together(t, failed);
+    return agree(t, failed);
 }
 
 /* ---- the whole ---- */
@@ -484,11 +481,11 @@ static int stop_early(trainer *t, train_result *out) {
 static int start(trainer *t) {
     const resume_options o = {t->o->resume, t->again, t->o->resume_from, t->o->reset, t->o->note};
     const int failed = t->run ? resume_begin(&t->s, t->run, &o, &t->at) : 0;
-    if (together(t, failed)) return -1;
+    if (agree(t, failed)) return -1;
     comm_broadcast(t->o->comm, &t->at, sizeof t->at, 0);
     t->at.recipe = &t->s.recipe;
     const bool follows = !t->run && o.resume;
-    if (together(t, follows ? resume_follow(&t->s, t->o->directory, &t->at) : 0)) return -1;
+    if (agree(t, follows ? resume_follow(&t->s, t->o->directory, &t->at) : 0)) return -1;
     t->started = clock_seconds() - t->at.seconds;
     progress_begin(&t->progress, t->o, &t->s, t->at.step, t->at.tokens);
     t->progress.best = t->at.best;
@@ -497,7 +494,7 @@ static int start(trainer *t) {
     return 0;
 }
 
-/* What the numbers were really computed with, whatever the recipe leaves open. */
+/* Notes the hardware and libraries in use in machine.json. */
 static int describe(trainer *t) {
     const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
     char threads[16], ranks[16], beside[16], name[192];
@@ -536,7 +533,7 @@ void train_note(const experiment *e, const recipe *r, const train_options *o) {
     }
 }
 
-/* What is trained, on what and where, in one line. */
+/* Prints one line about the run. */
 static void introduce(trainer *t) {
     const experiment *e = &t->s;
     const int ranks = comm_size(t->o->comm);
@@ -558,7 +555,7 @@ static void introduce(trainer *t) {
     progress_introduce(&t->progress, line);
 }
 
-/* Slow ways that could be avoided. */
+/* Tells the user about avoidable slowness. */
 static void note_plan(const trainer *t) {
     char line[256];
     if (t->o->note && *t->s.slow) t->o->note(t->s.slow);
@@ -583,7 +580,7 @@ static int loop(trainer *t, train_result *out) {
     return finish(t, out);
 }
 
-/* Batches of an update: at least one for each rank, of a new run; and what they were, of one that goes on. */
+/* A new run has at least one batch per rank in an update; a resumed run keeps its number. */
 static int share_batches(recipe *r, const train_options *o) {
     const int ranks = comm_size(o->comm);
     if (ranks > 1 && o->resume) {
@@ -598,7 +595,6 @@ static int share_batches(recipe *r, const train_options *o) {
     return 0;
 }
 
-/* What every rank finds alike. */
 static int check_share(const experiment *e, const comm *c) {
     const int64_t n = c && e->task->count ? e->task->count(e, SPLIT_TRAIN) : INT64_MAX;
     if (n >= comm_size(c)) return 0;
@@ -606,7 +602,6 @@ static int check_share(const experiment *e, const comm *c) {
                           (long long)n, e->task->samples);
 }
 
-/* With a share of the cores, unless the recipe says how many threads there are. */
 int train_open(experiment *e, const recipe *r, const train_options *o) {
     recipe shared = *r; /* its lists are still those of r */
     progress before;
@@ -638,25 +633,25 @@ static int begin(trainer *t, const recipe *r) {
     const train_options *o = t->o;
     if (train_open(&t->s, r, o)) return -1;
     if (o->reading) *o->reading = 0;
-    if (together(t, o->resume ? 0 : resume_init(&t->s))) return -1;
+    if (agree(t, o->resume ? 0 : resume_init(&t->s))) return -1;
     if (rank_setup_compare(&t->s)) return -1;
     int failed = 0;
     if (comm_rank(o->comm) == 0)
         failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset));
-    if (together(t, failed)) return -1;
+    if (agree(t, failed)) return -1;
     if (rank_setup_see(o->comm, o->directory)) {
         run_discard(t->run);
         t->run = NULL;
         return -1;
     }
-    if (together(t, describe(t)) || start(t)) return -1;
-    train_note(&t->s, r, o); /* of a run that is not refused, whose one line it would hide */
+    if (agree(t, describe(t)) || start(t)) return -1;
+    train_note(&t->s, r, o); /* after all checks, so that a refusal is the only line */
     note_plan(t);
     introduce(t);
     return 0;
 }
 
-/* A run that has saved nothing is begun again, also by who would resume it. */
+/* Whether to start over although the user asks to resume: nothing was saved. */
 static bool begins_again(const train_options *o, const recipe *r) {
     int again = comm_rank(o->comm) == 0 && o->resume && !o->resume_from && run_is_unbegun(o->directory, r);
     comm_broadcast(o->comm, &again, sizeof again, 0);
@@ -674,7 +669,7 @@ int train_run(const recipe *r, const train_options *o, train_result *out) {
     adamod__failure failure;
     const int failed = begin(t, r) || loop(t, out);
     if (failed) adamod__save_failure(&failure);
-    (void)checkpoint_end(t->writer); /* of a run that failed */
+    (void)checkpoint_end(t->writer); /* only a failed run still has one */
     progress_end(&t->progress);
     if (t->run) run_close(t->run);
     experiment_close(&t->s);

@@ -15,13 +15,12 @@
 
 enum { PATH = 4096 };
 
-/* What the steps below share. */
 typedef struct resuming {
     experiment *e;
     run *run;
     const resume_options *o;
     checkpoint_meta *at;
-    adamod_optimizer *full; /* of a run whose states are shared out: all of them; else NULL */
+    adamod_optimizer *full; /* all states, if they are divided among ranks; else NULL */
     task_part part[TASK_MOST_PARTS];
     int n_parts;
 } resuming;
@@ -32,7 +31,7 @@ int resume_except(int reset) {
 
 /* ---- Weights of another run -------------------------------------------------------------------------------------- */
 
-/* What to do about weights that mean something else: with words the same meaning can be had, with classes it cannot. */
+/* Advice for weights with another meaning: a vocabulary can be taken from the run, classes cannot. */
 static void find_way_out(const experiment *e, const char *meaning, char *out, size_t size) {
     const char *key = e->task->vocabulary_key, *from = e->recipe.train.init_from, *end = strstr(from, "/checkpoints/");
     *out = '\0';
@@ -80,7 +79,7 @@ static void write_data(resuming *s) {
     }
 }
 
-/* The fingerprint that a checkpoint's text has for a key; false: none, as a part that is new, or an older version. */
+/* The fingerprint of a key in a checkpoint's text; false: none, as for new parts and in earlier versions. */
 static bool find_part(const char *text, const char *key, uint64_t *out) {
     char found[64];
     int used = 0;
@@ -121,7 +120,7 @@ static int check_data(const resuming *s, const char *was) {
     return 0;
 }
 
-/* With other data, the vocabulary made of them would be another one, whose parameters the checkpoint does not have. */
+/* Other data may give another vocabulary, for which the checkpoint has no parameters. */
 static int check_vocabulary(const resuming *s, const char *path, uint64_t was) {
     const char *key = s->e->task->vocabulary_key;
     if (!(s->o->reset & RESET_DATA) || !key || !was || was == s->at->fingerprint) return 0;
@@ -134,7 +133,7 @@ static void forget_best(checkpoint_meta *at) {
     at->best_step = at->stale = 0;
 }
 
-/* Other data: the position in the old is nothing to the new, nor is the best on another validation set. */
+/* The position in the old data does not apply to the new, nor does the best on another validation set. */
 static void move_to_new_data(resuming *s, const char *was) {
     bool changed = false;
     for (int i = 0; i < s->n_parts; i++) {
@@ -158,7 +157,7 @@ static bool knows_of_last(const char *directory, const char *name) {
     return checkpoint_info(path, &meta, NULL) || meta.last_step != 0;
 }
 
-/* Whether "last" is missing because somebody removed it, not because the run died before it was made. */
+/* Whether "last" was removed, rather than never made. */
 static bool last_is_lost(const resuming *s) {
     char directory[PATH], name[64];
     int64_t *steps = NULL;
@@ -177,14 +176,14 @@ static bool last_is_lost(const resuming *s) {
 
 /* ---- Going on ---------------------------------------------------------------------------------------------------- */
 
-/* Whether best or averaged is of a later update than the one that the run goes back to. */
+/* Whether a checkpoint is of a later update than the one the run resumes from. */
 static bool is_later(const resuming *s, const char *name, char path[PATH]) {
     checkpoint_meta meta = {0};
     snprintf(path, PATH, "%s/checkpoints/%s.safetensors", run_directory(s->run), name);
     return checkpoint_info(path, &meta, NULL) == 0 && meta.step > s->at->step;
 }
 
-/* All checkpoints of later updates. */
+/* Deletes checkpoints of later updates. */
 static int drop_later(const resuming *s) {
     static const char *const names[] = {"best", "averaged"};
     char path[PATH];
@@ -196,8 +195,8 @@ static int drop_later(const resuming *s) {
     return checkpoint_drop_after(path, s->at->step);
 }
 
-/* Makes the checkpoint the last one, before the files are cut back to it and the recipe is written. The rename of this file
- * decides, for the recipe too: after a crash on either side of it a resumption need not be told the same again. */
+/* Saves the checkpoint as "last" before the files are cut back and the recipe is written. Its rename is the commit point,
+ * for the recipe too: after a crash, --resume needs no other flags again. */
 static int become_last(resuming *s) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
@@ -219,7 +218,7 @@ static int describe(resuming *s, const char *which) {
     return run_describe(s->run, *reset ? 3 : 2, pairs);
 }
 
-/* Everything that may be refused, before a file is changed. */
+/* Loads and checks everything before a file is changed. */
 static int load(resuming *s, const char *path) {
     checkpoint_meta found = {0};
     recipe was = {.tasks = s->e->recipe.tasks};
@@ -235,7 +234,7 @@ static int load(resuming *s, const char *path) {
     move_to_new_data(s, found.data);
     if (!same_metric) forget_best(s->at);
     write_data(s);
-    if (s->o->reset) s->at->stale = 0; /* there is hope again */
+    if (s->o->reset) s->at->stale = 0;
     if (s->e->task->seek(s->e, s->at->epoch, s->at->batch)) return -1;
     return run_check_mark(s->run, s->at->mark);
 }
@@ -246,8 +245,8 @@ static int go_on(resuming *s, const char *which) {
     *path = '\0';
     if (checkpoints_find(directory, &which, path, sizeof path) || load(s, path))
         return checkpoints_offer(directory, path, true);
-    s->at->last_step = s->at->step; /* it is the last now, whatever it was called */
-    s->at->replaces = 0;            /* what it did is done */
+    s->at->last_step = s->at->step; /* it becomes the last */
+    s->at->replaces = 0;
     if (is_later(s, "best", unused)) forget_best(s->at);
     if ((s->o->from || s->o->reset) && become_last(s)) return -1;
     if (describe(s, which) || run_rewind(s->run, s->at->mark)) return -1;
@@ -260,18 +259,17 @@ static void note_beginning(const resuming *s) {
     if (s->o->note) s->o->note(line);
 }
 
-/* It died before its first checkpoint to go on from. */
+/* The run died before its first checkpoint. */
 static int begin_again(resuming *s) {
     note_beginning(s);
     if (resume_init(s->e) || run_rewind(s->run, NULL)) return -1;
     return drop_later(s);
 }
 
-/* From which checkpoint, or from the beginning. */
 static int choose(resuming *s) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
-    if (checkpoint_prune(path, SIZE_MAX, NULL, NULL)) return -1; /* of temporary files */
+    if (checkpoint_prune(path, SIZE_MAX, NULL, NULL)) return -1; /* removes temporary files */
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
     if (s->o->from || access(path, F_OK) == 0 || last_is_lost(s)) return go_on(s, s->o->from ? s->o->from : "last");
     return begin_again(s);

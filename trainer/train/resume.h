@@ -1,40 +1,40 @@
-/* resume.h - how a run begins: anew, with the weights of another, or from one of its own checkpoints. */
+/* resume.h - starts a run: from scratch, with weights of another run, or from one of its checkpoints. */
 #ifndef ADAMOD_RESUME_H
 #define ADAMOD_RESUME_H
 
 #include "train/checkpoint.h"
 #include "train/run.h"
 
-/* What begins anew, or may be other than it was, when a run goes on; a sum of these. */
+/* What is reset, or may differ, when a run is resumed; a sum of these. */
 enum {
-    RESET_OPTIMIZER = 1, /* its states are forgotten; rule, options and schedules may differ */
+    RESET_OPTIMIZER = 1, /* states start over; rule, options and schedules may differ */
     RESET_OPTIONS = 2,   /* options and schedules may differ; states stay */
-    RESET_DATA = 4 /* data may differ: a new epoch begins, and on other validation data a new search for the best */
+    RESET_DATA = 4       /* data may differ: a new epoch begins, and with other validation data the best is forgotten */
 };
 
 typedef struct resume_options {
     bool resume;
-    bool again;       /* not so because nothing was ever saved there */
-    const char *from; /* which checkpoint, as checkpoints_find takes it; NULL: last */
+    bool again;       /* it was asked for, but nothing was saved there */
+    const char *from; /* a checkpoint for checkpoints_find; NULL: last */
     int reset;
-    void (*note)(const char *line); /* told what the user should know; NULL: nobody */
+    void (*note)(const char *line); /* receives notes for the user; may be NULL */
 } resume_options;
 
-/* What the recipe may differ in, for run_open. */
+/* The except of recipe_compare for a reset. */
 int resume_except(int reset);
 
-/* The weights that train.init_from names, if it does, into the parameters. The experiment's recipe then names the file. */
+/* Loads the weights of train.init_from, if it is set; in the experiment's recipe it becomes the file. */
 int resume_init(experiment *e);
 
-/* After run_open: a new run's data are noted; one that exists goes back to its checkpoint, *at becoming where that stands.
- * Later checkpoints than that are deleted. A run that was never saved begins anew. */
+/* After run_open: notes the data of a new run, or loads the checkpoint of an existing one, whose position *at becomes, and
+ * deletes later checkpoints. A run that was never saved starts over. */
 int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at);
 
-/* The same for a rank that does not write the run, once the one that does has: at is where that stands. */
+/* For the other ranks, after rank 0 has called resume_begin: at is its position. */
 int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at);
 
-/* Of a run that is evaluated: one line where a split's data are not those that its checkpoint says it had
- * (checkpoint_meta.data). False: they are, or that is not known. */
+/* For evaluation: a line if a split's data differ from those of the run (checkpoint_meta.data). False: they do not, or it
+ * is not known. */
 bool resume_other_data(const experiment *e, task_split split, const checkpoint_meta *at, const char *directory,
                        char *out, size_t size);
 
