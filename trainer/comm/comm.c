@@ -20,8 +20,8 @@ struct comm {
     int rank, size;
     bool threads;
     comm_place local;
-    float *received; /* of a block: this rank's part, from each rank */
-    int *counts;     /* four lists, each of a number for each rank */
+    float *received; /* this rank's part of a block, from each rank */
+    int *counts;     /* four lists with a number for each rank */
 };
 
 /* ---- how it was started ---- */
@@ -35,7 +35,7 @@ static bool number_of(const char *variable, int *out) {
     return *end == '\0' && value >= 0 && value <= 1 << 24;
 }
 
-/* Slurm sets its variables for a batch script as well, which srun has not started: that has no step's rank. */
+/* Slurm also sets its variables for a batch script, which has no rank of a step as srun has not started it. */
 comm_launch comm_launched(void) {
     static const struct {
         const char *by, *rank, *size, *local, *also;
@@ -60,7 +60,7 @@ bool comm_library(char *out, size_t size) {
 
 /* ---- joining ---- */
 
-/* The first that ranks exchange: in every build of the program it must have the same size. */
+/* Ranks exchange this first, so its size must be the same in every build. */
 typedef struct neighbour {
     char host[64];
     uint32_t cores, program;
@@ -86,7 +86,7 @@ static int check_program(const comm *c, const neighbour *all) {
 static int look_around(comm *c) {
     neighbour mine = {{0}, 0, hash_program()}, *all = calloc((size_t)c->size, sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
-#ifdef __linux__ /* elsewhere ranks are bound to no cores */
+#ifdef __linux__ /* elsewhere ranks are not bound to cores */
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) mine.cores = adamod__crc32(0, &set, sizeof set);
 #endif
@@ -195,7 +195,7 @@ void comm_gather(comm *c, const void *mine, size_t bytes, void *all) {
     else c->mpi->gather(mine, (int)bytes, c->mpi->byte, all, (int)bytes, c->mpi->byte, c->mpi->world);
 }
 
-/* Through memory on the stack, some numbers at a time: MPI's own sum has no order that one could rely on. */
+/* Gathers and adds block by block, as the order of MPI's own sum is not defined. */
 void comm_add(comm *c, double *x, int64_t n) {
     enum { SOME = 512 };
     double *all = c ? malloc((size_t)c->size * SOME * sizeof *all) : NULL;
@@ -213,7 +213,7 @@ void comm_add(comm *c, double *x, int64_t n) {
 
 void comm_most(comm *c, int *x, int n) {
     enum { MOST = 8 };
-    double y[MOST]; /* an integer has no type whose name is used here, and a double holds it */
+    double y[MOST]; /* mpi.h has no integer type; a double holds an int */
     for (int i = 0; i < n; i++) y[i] = x[i];
     if (c) c->mpi->reduce(c->mpi->in_place, y, n, c->mpi->number, c->mpi->most, c->mpi->world);
     for (int i = 0; i < n; i++) x[i] = (int)y[i];
@@ -223,7 +223,7 @@ void comm_most(comm *c, int *x, int n) {
 
 typedef struct outcome {
     int status;
-    uint32_t message; /* its checksum */
+    uint32_t message; /* checksum */
 } outcome;
 
 int comm_agree(comm *c, int status) {
@@ -249,7 +249,7 @@ int comm_agree(comm *c, int status) {
 
 /* ---- sums ---- */
 
-/* Multiples of 16 numbers, so that parts begin where vectors do. */
+/* Multiples of 16 numbers, to align parts with vectors. */
 int64_t comm_part(const comm *c, int64_t n, int rank) {
     const int size = comm_size(c);
     return rank >= size ? n : n / 16 * rank / size * 16;
@@ -302,7 +302,7 @@ void comm_all_reduce(comm *c, float *x, int64_t n, comm_order order) {
             c->mpi->reduce(c->mpi->in_place, x + at, (int)some, c->mpi->real, c->mpi->sum, c->mpi->world);
             continue;
         }
-        /* the part itself is what is sent to this rank by itself, so it can be written once all is received */
+        /* in place: the part is sent only to this rank itself, and written after all is received */
         comm_reduce_scatter(c, x + at, some, c->size, false, x + at + comm_part(c, some, c->rank));
         comm_all_gather(c, x + at, some);
     }

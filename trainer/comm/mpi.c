@@ -14,11 +14,11 @@ static bool is_set(const char *name) {
     return value && *value;
 }
 
-/* Open MPI's, unless the launcher is one that only MPICH's kin have. */
+/* Open MPI first, unless the launcher is of MPICH or a derivative. */
 static const char *const *library_names(void) {
     static const char *const names[] = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", NULL};
-    static const char *const kin[] = {"libmpi.so.12", "libmpich.so.12", "libmpi.so.40", NULL};
-    return !is_set("OMPI_COMM_WORLD_SIZE") && (is_set("PMI_RANK") || is_set("PMI_SIZE")) ? kin : names;
+    static const char *const mpich_first[] = {"libmpi.so.12", "libmpich.so.12", "libmpi.so.40", NULL};
+    return !is_set("OMPI_COMM_WORLD_SIZE") && (is_set("PMI_RANK") || is_set("PMI_SIZE")) ? mpich_first : names;
 }
 
 static mpi_handle number(uintptr_t value) { return (mpi_handle)value; } /* NOLINT(performance-no-int-to-ptr) */
@@ -57,7 +57,7 @@ static void *load(mpi *m, const char **name) {
     return functions_load(library_names(), "ADAMOD_MPI_LIBRARY", list, name);
 }
 
-/* "Open MPI v4.1.4" of what may be a page about how it was built. */
+/* The first words of the version, which may be a page: "Open MPI v4.1.4". */
 static void find_name(mpi *m, const char *library) {
     char text[MPI_VERSION_ROOM] = "";
     int length = 0;

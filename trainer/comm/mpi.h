@@ -1,8 +1,8 @@
-/* mpi.h - the few functions of MPI that are used, of whichever library there is.
+/* mpi.h - the functions of MPI in use, from any MPI library.
  *
- * No header of MPI is needed: its functions are the same everywhere, and what differs is how libraries name a type or an
- * operation. Open MPI has addresses of its own variables for that, MPICH and its kin (Intel MPI, MVAPICH, Cray) fixed
- * integers. Both are passed as a pointer, whose lower half an integer parameter takes. */
+ * No MPI header is needed: functions are the same everywhere; only handles of types and operations differ. In Open MPI
+ * they are addresses of variables, in MPICH and its derivatives (Intel MPI, MVAPICH, Cray) fixed integers. Both are passed
+ * as a pointer; an integer parameter takes its lower half. */
 #ifndef ADAMOD_MPI_H
 #define ADAMOD_MPI_H
 
@@ -34,8 +34,7 @@ typedef struct mpi {
 
 enum { MPI_SERIALIZED = 2, MPI_VERSION_ROOM = 8192 };
 
-/* The library of whoever started this process, or the first there is; ADAMOD_MPI_LIBRARY names another. NULL: there
- * is none that can be used. */
+/* Loads the launcher's library, or the first there is, or ADAMOD_MPI_LIBRARY. NULL: none can be used. */
 const mpi *mpi_load(void);
 
 #endif

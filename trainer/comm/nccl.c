@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* As nccl.h and cuda.h have them; both keep their binary interface. */
+/* From NVIDIA's nccl.h and cuda.h, whose binary interfaces are stable. */
 typedef struct nccl_id {
     char bytes[128];
 } nccl_id;
@@ -43,7 +43,7 @@ typedef struct functions {
 struct nccl {
     const functions *f;
     int size;
-    void *comm, *stream, *before, *after; /* stream: of the sums; events: before a sum, after all of them */
+    void *comm, *stream, *before, *after; /* stream of the sums; events before a sum and after all */
 };
 
 /* ---- loading ---- */
@@ -162,7 +162,7 @@ int nccl_sum(nccl *n, float *x, int64_t count, void *stream) {
     return failed(n, "ncclAllReduce", status);
 }
 
-/* NCCL's own reduce-scatter takes parts of one size; ranks have whole parameters. */
+/* NCCL's reduce-scatter needs parts of one size, but ranks have whole parameters. */
 int nccl_sum_parts(nccl *n, float *x, int64_t first, int64_t count, const int64_t *parts, void *stream) {
     if (begin_sum(n, stream)) return -1;
     int status = n->f->begin();

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* 0.1 epochs of 10 batches are 1 update, whatever 0.1 is as a double. */
+/* 0.1 epochs of 10 batches are 1 update, although 0.1 is not exact. */
 #define ROUNDING 1e-12
 
 static double updates_of(epoch_length length, double epochs) {
@@ -34,7 +34,7 @@ double epochs_done(epoch_length length, int64_t epoch, int64_t index) {
 
 /* ---- schedules ---- */
 
-/* The bytes of "150 epochs" at the start of a text, and the number; 0: something else is there. */
+/* Parses "150 epochs" at the start of a text; returns its length, or 0. */
 static size_t read_epochs(const char *text, double *epochs) {
     char number[32];
     const size_t digits = strspn(text, "0123456789.");

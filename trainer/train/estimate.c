@@ -10,7 +10,7 @@
 enum { WARM_UP = 3, FEWEST = 3, MOST = 20 }; /* updates */
 #define LONG_ENOUGH 2.0                      /* seconds */
 
-/* What any rank has measured long enough, all have. */
+/* All ranks stop when one has measured long enough. */
 static bool is_enough(const experiment *e, int timed, double seconds) {
     int enough = timed >= MOST || seconds >= LONG_ENOUGH;
     if (timed < FEWEST) return false;
@@ -18,7 +18,7 @@ static bool is_enough(const experiment *e, int timed, double seconds) {
     return enough;
 }
 
-/* One update after another, each concluded once the next is under way, as the loop does. */
+/* As the loop does, each update is concluded after the next has begun. */
 static int time_updates(experiment *e, estimate *out) {
     checkpoint_meta at = {0};
     update last = {0};

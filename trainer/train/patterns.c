@@ -14,7 +14,7 @@ static bool matches_any(const nn_params *params, const char *pattern) {
     return false;
 }
 
-/* What a pattern like the one that was given would be for this parameter: as many parts of its name, and what follows. */
+/* A pattern of the same form that matches this parameter: as many parts of its name, with the same ending. */
 static void alike(const char *name, const char *pattern, char *out, size_t size) {
     const size_t length = strlen(pattern);
     const bool below = length >= 2 && strcmp(pattern + length - 2, ".*") == 0,
@@ -26,7 +26,7 @@ static void alike(const char *name, const char *pattern, char *out, size_t size)
     snprintf(out, size, "%.*s%s", (int)n, name, below ? ".*" : open ? "*" : "");
 }
 
-/* The nearest pattern that matches something; false: none is near. */
+/* The nearest pattern that matches a parameter; false: none is near. */
 static bool nearest(const nn_params *params, const char *pattern, char *out, size_t size) {
     int least = (int)strlen(pattern) / 3 + 1;
     bool found = false;
@@ -42,7 +42,7 @@ static bool nearest(const nn_params *params, const char *pattern, char *out, siz
     return found;
 }
 
-/* The outermost parts of names. */
+/* Lists the first parts of all names. */
 static void list_parts(const nn_params *params, char *out, size_t size) {
     *out = '\0';
     for (int i = 0; i < params->n; i++) {

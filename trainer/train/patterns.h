@@ -1,4 +1,4 @@
-/* patterns.h - patterns of parameters in a recipe: "stem.*,*.bias" (key_matches). */
+/* patterns.h - patterns of parameter names in a recipe: "stem.*,*.bias" (key_matches). */
 #ifndef ADAMOD_PATTERNS_H
 #define ADAMOD_PATTERNS_H
 
@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* Each of them matches a parameter: 0. Else -1, and a line that begins with key says which does not, and what there is. */
+/* Fails if a pattern matches no parameter; the message begins with key and suggests names. */
 int patterns_check(const nn_params *params, const char *key, const char *patterns);
 
 #endif

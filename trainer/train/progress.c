@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_GAP 5.0 /* seconds until the first line that says how far a run is; each later gap is twice as long */
+#define FIRST_GAP 5.0 /* seconds until the first line; each later gap is twice as long */
 
 void progress_outside(progress *p, train_show show, const char *label, double every) {
     const double at_most = show == TRAIN_LIVE ? 0.1 : every;
@@ -47,20 +47,20 @@ static double mean_of(const progress *p, progress_part part) {
     return p->times[part] ? p->spent[part] / (double)p->times[part] : 0;
 }
 
-/* The first takes longer, and has much weight in the mean of a few. */
+/* Without the first, which takes longer. */
 static double mean_update(const progress *p) {
     const double n = (double)p->times[PROGRESS_TRAINING];
     return n > 1 ? (p->spent[PROGRESS_TRAINING] - p->first_update) / (n - 1) : mean_of(p, PROGRESS_TRAINING);
 }
 
-/* How often something is still to be done; the last update always is an occasion. */
+/* How often something is still due; it always is at the last update. */
 static double times_left(const progress *p, key_span every) {
     const epoch_length length = p->e->epoch;
     const int64_t steps = p->e->steps, n = epochs_times(length, every, steps) - epochs_times(length, every, p->step);
     return (double)(n + (p->step < steps && !epochs_due(length, every, steps)));
 }
 
-/* The evaluation at the end, from those of validation data: all is scored, and every sample answered. */
+/* Time of the evaluation at the end, estimated from the validation data: all is scored and every sample answered. */
 static double test_left(const progress *p) {
     const task *t = p->e->task;
     const task_split split = t->has(p->e, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
@@ -88,14 +88,14 @@ const char *progress_duration(double seconds, char out[32]) {
     return out;
 }
 
-/* A line that a terminal breaks in two could not be drawn over; the last column stays free. */
+/* A broken line could not be drawn over, so the last column stays free. */
 int progress_columns(void) {
     struct winsize window;
     const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
     return known ? window.ws_col - 1 : 79;
 }
 
-/* The bytes of a text that fill so many columns at most, a code point to each. */
+/* Bytes of the first columns of a text, one code point in each. */
 static size_t first_columns(const char *text, int columns) {
     text_slice rest = text_of(text);
     while (rest.n && columns-- > 0) {
@@ -112,7 +112,7 @@ int progress_width(const char *text) {
     return columns;
 }
 
-/* In one write, since other processes may write there too; labels and directories are the user's, and may hold anything. */
+/* In one write, as other processes may write too. Labels and directories may have any characters. */
 static void emit(const char *before, const char *text, int columns, const char *after) {
     char *plain = NULL, *whole = NULL;
     size_t n, size;
@@ -136,7 +136,7 @@ static void emit_line(const progress *p, const char *text) {
     emit(p->show == TRAIN_LOG ? "" : CLEAR, text, INT_MAX, "\n");
 }
 
-/* What a line may consist of, in this order. */
+/* The parts of a line, in this order. */
 typedef enum part { LABEL, STEP, EPOCH, LEFT, LOSS, VALID, METRICS, RATE, TEXT, PARTS } part;
 typedef struct line {
     char part[PARTS][256]; /* "": it has none */
@@ -151,7 +151,7 @@ static void join(const line *l, char *out, size_t size) {
     }
 }
 
-/* On a narrow terminal the parts that are needed least are left out. */
+/* A narrow terminal gets fewer parts. */
 static void show_live(line *l) {
     static const part least[] = {RATE, METRICS, EPOCH, VALID, LABEL, LOSS};
     char text[2048];
@@ -189,7 +189,6 @@ static bool is_time(const progress *p) {
     return p->show != TRAIN_SILENT && p->show != TRAIN_KEPT && clock_seconds() - p->shown >= p->gap;
 }
 
-/* With what every line begins. */
 static line begin_line(const progress *p) {
     line l = {0};
     const char *label = p->label ? p->label : "";
@@ -223,7 +222,7 @@ static const char *value_of(const metric *m, bool is_loss, double x, char out[48
     return out;
 }
 
-/* " (best)", or " (best 2.9871)"; with the update that it is of where there is room. */
+/* " (best)" or " (best 2.9871)", with_step " (best 2.9871 at step 300)". */
 static const char *describe_best(const progress *p, int i, bool with_step, char out[96]) {
     const metric *m = &p->e->task->metrics[i];
     char value[48], step[40] = "";
@@ -235,8 +234,7 @@ static const char *describe_best(const progress *p, int i, bool with_step, char 
     return out;
 }
 
-/* "validation loss 3.0567 (best 2.9871)" and ", exact 44 %, BLEU 63.9": what is known of the headline metrics, and of the
- * one that decides which model is the best. */
+/* "validation loss 3.0567 (best 2.9871)" and ", exact 44 %, BLEU 63.9": the headline metrics and train.best. */
 static void describe_valid(const progress *p, line *l, bool with_step) {
     const task *t = p->e->task;
     const int decides = task_metric(t, p->e->recipe.train.best);
@@ -319,7 +317,7 @@ void progress_within(void *context, const char *what, int64_t done, int64_t tota
         progress_duration(each * (double)(total - done), rest);
     }
     if (!is_time(p)) return;
-    const bool stops = p->stop && *p->stop; /* who has pressed Ctrl-C should see that it was heard */
+    const bool stops = p->stop && *p->stop; /* Ctrl-C shows at once */
     line l = begin_line(p);
     snprintf(l.part[TEXT], sizeof l.part[TEXT], "%s%s%s%s %lld/%lld%s%s%s", stops ? "stops after the " : "",
              p->split ? p->split : "", p->split ? " set: " : "", what, (long long)done, (long long)total,

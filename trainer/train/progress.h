@@ -1,10 +1,10 @@
-/* progress.h - what a person sees of a run on standard error: lines that stay, of its beginning and of each evaluation, and
- * between them on a terminal one live line, elsewhere (a batch system, nohup) a line every so many seconds.
+/* progress.h - progress of a run on standard error: lines for its start and each evaluation, and between them a live line
+ * on a terminal, or elsewhere (a batch system, nohup) a line from time to time.
  *
  *     [3/12] adam, seed 1  step 300/900  epoch 0.14  2m05s left, 41m10s in all  batch loss 3.1234
  *         validation loss 3.0567 (best 2.9871), exact 44 %, BLEU 63.9  9000 tokens/s
  *
- * The time left counts evaluations, checkpoints and the test at the end, as long as they have taken so far. */
+ * The time left includes evaluations, checkpoints and the test at the end, by the times they have taken so far. */
 #ifndef ADAMOD_PROGRESS_H
 #define ADAMOD_PROGRESS_H
 
@@ -23,32 +23,31 @@ typedef struct progress {
     const experiment *e;    /* NULL: outside a run */
     scoreboard *board;      /* as in train_options */
     int place;
-    double every;       /* seconds between lines that only say how far it is */
-    double gap;         /* the same now: the first ones come sooner */
-    double shown;       /* clock when the last was */
-    int64_t first_step; /* of this process, and what was seen before it */
+    double every;       /* seconds between lines */
+    double gap;         /* the same now: the first lines come sooner */
+    double shown;       /* clock of the last line */
+    int64_t first_step; /* updates and items before this process */
     int64_t first_items;
     /* so far */
     int64_t step, items;
     double epoch, loss;
     task_result valid; /* items 0: none yet */
-    double best;       /* validation, by train.best, after update ... */
-    int64_t best_step; /* ... this; 0: none yet */
+    double best;       /* validation metric train.best, at ... */
+    int64_t best_step; /* ... this update; 0: none yet */
     double spent[PROGRESS_PARTS];
     int64_t times[PROGRESS_PARTS];
-    double first_update; /* of the seconds spent training */
+    double first_update; /* seconds of the first update */
     /* within an evaluation */
     const char *split, *what;
-    double what_begun; /* clock, when it had done ... */
-    int64_t what_done; /* ... so many */
+    double what_begun; /* clock when it had done ... */
+    int64_t what_done; /* ... this many */
 } progress;
 
-/* Outside a run: while its data are read, before it begins, or in an evaluation alone. What the task tells is shown without
- * updates and epochs: "reading training pictures 1200/50000  40s left". */
+/* For work outside a run, such as reading data: lines have no updates and epochs, as in "reading training pictures
+ * 1200/50000  40s left". */
 void progress_outside(progress *p, train_show show, const char *label, double every);
 
-/* Until it ends, what reads data need not tell how far it is: a line says that it does, should it take longer than a
- * moment. */
+/* Prints "reading data" if reading takes longer than a moment. */
 typedef struct progress_reading {
     const progress *p;
     pthread_t thread;
@@ -59,16 +58,16 @@ typedef struct progress_reading {
 void progress_reading_begin(progress_reading *r, const progress *p);
 void progress_reading_end(progress_reading *r);
 
-/* The experiment must stay where it is. */
+/* The experiment must outlive it. */
 void progress_begin(progress *p, const train_options *o, const experiment *e, int64_t step, int64_t items);
 
-/* Something took so many seconds; updates one by one, as many evaluations and checkpoints as there are. */
+/* Adds the time of an update, an evaluation or a checkpoint. */
 void progress_spent(progress *p, progress_part part, double seconds);
 
-/* After an update, and what is known by then; shows it if it is time. */
+/* After an update; prints a line if it is time. */
 void progress_update(progress *p, int64_t step, int64_t items, double epoch, double loss);
 
-/* An evaluation begins or (NULL) ends: what the task tells of it by experiment_progress is shown meanwhile. */
+/* An evaluation of a split begins or (NULL) ends; meanwhile progress_within shows what the task reports. */
 void progress_split(progress *p, const char *split);
 void progress_within(void *p, const char *what, int64_t done, int64_t total);
 
@@ -77,7 +76,7 @@ void progress_evaluated(progress *p, const task_result *valid);
 void progress_introduce(progress *p, const char *text);
 void progress_say(progress *p, const char *text);
 
-/* Seconds until the end of the run, as far as can be told. */
+/* Estimated seconds until the end of the run. */
 double progress_left(const progress *p);
 
 /* "1h05m", "2m05s", "7s". Returns out. */
@@ -86,7 +85,7 @@ const char *progress_duration(double seconds, char out[32]);
 /* Clears the live line, if there is one. */
 void progress_end(const progress *p);
 
-/* For who draws a live line without a run: the columns it may have; in place of the one before; and without it. */
+/* A live line without a run: its most columns, those of a text; draws it in place of the one before, clears it. */
 int progress_columns(void);
 int progress_width(const char *text);
 void progress_draw(const char *line);

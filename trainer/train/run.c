@@ -35,8 +35,7 @@ char *run_path(const run *r, const char *name) {
 
 /* ---- Files that grow --------------------------------------------------------------------------------------------- */
 
-/* One write, so that a crash leaves whole lines. Where the system takes only a part (a full disk), that part is cut off
- * again. */
+/* Appends in one write, so that a crash leaves whole lines. On a full disk, a part that was written is cut off again. */
 static int append(run *r, int index, const void *data, size_t n) {
     run_file *f = &r->file[index];
     for (size_t done = 0; done < n;) {
@@ -118,7 +117,6 @@ static int cut_torn(run *r, int index) {
 
 /* ---- The directory ----------------------------------------------------------------------------------------------- */
 
-/* The recipe of a run that exists must allow this one to continue it. */
 static int check_recipe(const run *r) {
     recipe was;
     if (recipe_defaults(&was, r->recipe.tasks)) return -1;
@@ -129,7 +127,7 @@ static int check_recipe(const run *r) {
     return failed;
 }
 
-/* The events file that is there, the last by name if there are several; else a new name, as TensorBoard makes them. */
+/* The last events file by name; if there is none, a new name in TensorBoard's style. */
 static void name_events(run *r) {
     char host[48] = "", *name = r->file[RUN_EVENTS].name;
     *name = '\0';
@@ -157,8 +155,7 @@ static int begin_events(run *r) {
     return status;
 }
 
-/* What a process that was killed while it wrote a file has left. It takes a little room, nothing else. The names are
- * those of earlier versions, and that of rank_setup.c. */
+/* Removes temporary files of a killed process: of core/file.h, of earlier versions, and of rank_setup.c. */
 static void remove_temporaries(const run *r) {
     adamod__file_clean(r->directory);
     static const char *const kinds[] = {".yaml.tmp.", ".json.tmp.", ".vocab.tmp.", ".ranks-"};
@@ -180,7 +177,7 @@ static int make_checkpoints(run *r) {
     return error && error != EEXIST ? run_fail_at(r, "checkpoints", "cannot make the directory", error) : 0;
 }
 
-/* metrics.jsonl is open, as the lock. */
+/* metrics.jsonl is open already, as the lock. */
 static int open_files(run *r) {
     if (make_checkpoints(r)) return -1;
     name_events(r);
@@ -192,7 +189,7 @@ static int open_files(run *r) {
     return begin_events(r);
 }
 
-/* The recipe before anything else: with it, --resume can begin the run again. */
+/* The recipe is written first, as --resume needs it to start over. */
 static int begin_new(run *r) {
     if (run_take_new(r) || run_write_recipe(r) || open_files(r)) return -1;
     return run_write_machine(r) || run_write_task(r) ? -1 : 0;
@@ -253,7 +250,7 @@ int run_mark(run *r, char *mark, size_t mark_size) {
     return 0;
 }
 
-/* "metrics.jsonl 120 histograms.jsonl 0 ..." into sizes; -1 where a file is not named. */
+/* Parses "metrics.jsonl 120 histograms.jsonl 0 ..."; the size of a missing file is -1. */
 static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES]) {
     char name[RUN_NAME];
     int used = 0;
@@ -270,7 +267,7 @@ static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES]) 
     return 0;
 }
 
-/* A file that is shorter than it was, or has no line's end where one was, is not the one that was marked. */
+/* Fails if a file is shorter than it was, or has no line end at its old size. */
 static int check_mark(const run *r, int index, int64_t size) {
     const run_file *f = &r->file[index];
     char last = '\n';
@@ -285,7 +282,7 @@ static int check_mark(const run *r, int index, int64_t size) {
                           r->directory, f->name, size, f->size);
 }
 
-/* TensorBoard's file can be deleted at no loss: a new one then begins here. */
+/* Gets the sizes of a mark and checks the files. TensorBoard's file may have been deleted and begun again. */
 static int mark_sizes(const run *r, const char *mark, int64_t sizes[RUN_FILES]) {
     int64_t first;
     if (tfevents_whole(r->file[RUN_EVENTS].fd, &first) < 0)
@@ -337,7 +334,7 @@ static void add_metrics_object(json *j, const run_metrics *m) {
 int run_finish(run *r, const run_result *result, double *loss) {
     char ignored[RUN_MARK];
     json j = {0};
-    if (run_mark(r, ignored, sizeof ignored)) return -1; /* a result must not outlive its data */
+    if (run_mark(r, ignored, sizeof ignored)) return -1; /* the data must be on disk before the result */
     if (find_training_loss(r, result->step, loss)) return -1;
     json_open(&j, '{');
     json_pair(&j, "status", result->status);
@@ -359,7 +356,7 @@ int run_finish(run *r, const run_result *result, double *loss) {
     return run_write_json(r, "result.json", &j);
 }
 
-/* The beginning of result.json, where its status is; "": there is none. */
+/* Reads the beginning of result.json, which has the status; "": there is none. */
 static void read_result(const char *directory, char *out, size_t size) {
     char path[4096];
     *out = '\0';

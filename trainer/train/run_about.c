@@ -1,4 +1,4 @@
-/* run_about.c - files of run.h that say what is run: recipe.yaml, machine.json, task.json, data.json. */
+/* run_about.c - recipe.yaml, machine.json, task.json, data.json. */
 #define _GNU_SOURCE
 
 #include "train/run_parts.h"
@@ -39,7 +39,7 @@ int run_write_recipe(const run *r) {
     return status;
 }
 
-/* What follows the first ": " of the first line of a file that begins with key. */
+/* Reads the value after ":" in the first line of a file that begins with key. */
 static void read_system(const char *path, const char *key, char *out, size_t size) {
     char text[512];
     FILE *file = fopen(path, "re");
@@ -81,7 +81,7 @@ static void add_machine(const run *r, json *j) {
 
 int run_write_machine(run *r) {
     json j = {0};
-    for (int i = 2; r->resume && !*r->machine; i++) { /* each process leaves its own */
+    for (int i = 2; r->resume && !*r->machine; i++) { /* each process has its own file */
         char name[sizeof r->machine];
         snprintf(name, sizeof name, "machine.%d.json", i);
         char *path = run_path(r, name);
@@ -165,6 +165,6 @@ int run_describe(run *r, int n, const char *const (*pairs)[2]) {
         snprintf(pair[0], sizeof pair[0], "%s", pairs[i][0]);
         snprintf(pair[1], sizeof pair[1], "%s", pairs[i][1]);
     }
-    /* A resumed run says what it runs on once it really goes on. */
+    /* A resumed run writes machine.N.json only after run_rewind. */
     return *r->machine || !r->resume ? run_write_machine(r) : 0;
 }

@@ -1,8 +1,7 @@
-/* run_directory.c - how a run takes its directory, and gives it up; see run.h.
+/* run_directory.c - locks a run's directory, and gives it up.
  *
- * A process has a directory while it holds the lock on metrics.jsonl, which is made before anything else and removed after
- * everything else. It looks at the rest, changes and removes it only then: so of several processes that begin a run there at
- * the same time one does, and the others change nothing. */
+ * The lock is on metrics.jsonl, which is made first and removed last. A process reads and changes other files only while
+ * it holds the lock, so of several processes that start a run there, one succeeds and the others change nothing. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 
@@ -37,7 +36,7 @@ static bool is_one_of(const char *name, const char *const *names) {
 
 static bool is_temporary(const char *name) { return begins_with(name, ".adamod-") || begins_with(name, ".ranks-"); }
 
-/* Whether a run that has saved nothing yet may have a file of this name. */
+/* Whether a run without a checkpoint may have a file of this name. */
 static bool is_runs(const char *name, const task *const *tasks) {
     static const char *const names[] = {"recipe.yaml",   "machine.json",     "task.json",     "data.json",
                                         "metrics.jsonl", "histograms.jsonl", "samples.jsonl", NULL};
@@ -49,7 +48,7 @@ static bool is_runs(const char *name, const task *const *tasks) {
     return is_one_of(name, names) || begins_with(name, "events.out.tfevents.") || is_temporary(name);
 }
 
-/* Whether a run's checkpoints are none, but for what a killed writer has left. */
+/* Whether "checkpoints" has nothing but temporary files of a killed writer. */
 static bool has_no_checkpoints(int parent) {
     const int fd = openat(parent, checkpoints_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -65,8 +64,7 @@ static bool has_no_checkpoints(int parent) {
 
 typedef enum contents { NOTHING, UNBEGUN, OTHERS, UNREADABLE } contents;
 
-/* Without metrics.jsonl, which is made first, nothing there is a run's but an empty "checkpoints", which earlier versions
- * made before it. */
+/* Files without metrics.jsonl, which is made first, are not a run's. Earlier versions made "checkpoints" before it. */
 static contents look(const char *directory, const task *const *tasks) {
     DIR *d = opendir(directory);
     struct stat st;
@@ -110,8 +108,8 @@ static void let_go(run *r) {
     f->made = r->owned = false;
 }
 
-/* Between opening and locking, who had the file may have removed it: 1 then, and it is worth another try. Where locks do not
- * exist, who makes the file has it. */
+/* Returns 1 to try again: the owner may have removed the file between opening and locking. On file systems without locks,
+ * the process that makes the file owns it. */
 static int lock(run *r, const char *path) {
     run_file *f = &r->file[RUN_METRICS];
     const int status = run_open_file(r, RUN_METRICS);
@@ -123,14 +121,14 @@ static int lock(run *r, const char *path) {
     return let_go(r), fail_in_use(r), 1;
 }
 
-enum { TRIES = 100 }; /* each fails because another process came or went just then */
+enum { TRIES = 100 }; /* a try fails if another process comes or goes meanwhile */
 
 static int fail_not_empty(const run *r) {
     return adamod__refuse("%s exists and is not empty: choose another --out, or --resume to continue it", r->directory);
 }
 
-/* Makes the directory, and sees that no other's file is among what is there. Files that come and go meanwhile may look like
- * that: 1 then, unless it is the last time. */
+/* Makes the directory and refuses one with other files. Returns 1 to try again, unless last_time: files of another process
+ * may come and go. */
 static int prepare(run *r, const char *path, bool last_time) {
     bool made = false;
     const int error = directory_make(r->directory, &made);
@@ -159,7 +157,7 @@ static int take_lock(run *r) {
 
 /* ---- Taking it --------------------------------------------------------------------------------------------------- */
 
-/* A file of metrics that another program has written is not to be replaced. */
+/* Whether metrics.jsonl is this program's, and may be replaced. */
 static bool is_own(const run_file *f) {
     static const char beginning[] = "{\"kind\":\"";
     char text[sizeof beginning - 1] = "";
@@ -171,7 +169,7 @@ static int remove_at(const run *r, int directory, const char *name) {
     return unlinkat(directory, name, 0) && errno != ENOENT ? run_fail_at(r, name, "cannot remove", errno) : 0;
 }
 
-/* What writers of checkpoints that were killed have left. */
+/* Removes temporary files of killed writers. */
 static int clear_checkpoints(const run *r) {
     char *path = run_path(r, checkpoints_name);
     int status = path ? 0 : -1;
@@ -180,8 +178,8 @@ static int clear_checkpoints(const run *r) {
     return status;
 }
 
-/* What a run without a checkpoint has left. The recipe stays until the new one replaces it: it may be the one that was just
- * read. */
+/* Removes the files of a run without a checkpoint. The recipe stays until the new one replaces it, as it may be the one
+ * that was just read. */
 static int clear(run *r) {
     run_file *f = &r->file[RUN_METRICS];
     DIR *d = opendir(r->directory);
@@ -231,11 +229,11 @@ static void remove_own(const run *r, const char *name) {
 
 void run_give_up(run *r) {
     static const char *const others[] = {"machine.json", "task.json"};
-    if (!r->owned) return; /* whatever is there is not this process's */
+    if (!r->owned) return;
     for (int i = 0; r->cleared && i < 2; i++) remove_own(r, others[i]);
     if (r->cleared && !r->had_recipe) remove_own(r, recipe_name);
     if (r->made_checkpoints) remove_own(r, checkpoints_name);
-    for (int i = RUN_FILES - 1; i >= 0; i--) { /* metrics.jsonl at last */
+    for (int i = RUN_FILES - 1; i >= 0; i--) { /* metrics.jsonl last */
         if (r->file[i].made) remove_own(r, r->file[i].name);
     }
     if (r->made) (void)rmdir(r->directory);

@@ -1,7 +1,5 @@
-/* What the files of run.h share: the run, and how its files are written.
- *
- * run.c has the files that grow, marks and the end; run_directory.c how a process takes the directory; run_about.c the files
- * that say what is run, which are written at once; run_records.c what is measured meanwhile. */
+/* Internals of run.h. run.c: files that grow, marks, the end; run_directory.c: locks the directory; run_about.c: files
+ * about the run, written as a whole; run_records.c: lines of measurements. */
 #ifndef ADAMOD_RUN_PARTS_H
 #define ADAMOD_RUN_PARTS_H
 
@@ -9,9 +7,9 @@
 #include "train/run.h"
 #include "train/tfevents.h"
 
-/* What grows while a run goes on. */
+/* Files that grow. */
 enum { RUN_METRICS, RUN_HISTOGRAMS, RUN_SAMPLES, RUN_EVENTS, RUN_FILES };
-enum { RUN_NAME = 96, RUN_DESCRIPTIONS = 16 }; /* bytes of a file's name; pairs of run_describe */
+enum { RUN_NAME = 96, RUN_DESCRIPTIONS = 16 }; /* bytes of a file name; pairs of run_describe */
 
 typedef struct run_file {
     char name[RUN_NAME];
@@ -25,49 +23,47 @@ struct run {
     run_file file[RUN_FILES];
     recipe recipe;
     bool resume;
-    bool owned;                  /* the directory, by its lock */
-    bool made, made_checkpoints; /* by this process: the directory, and "checkpoints" in it */
-    bool cleared;                /* nothing is there that this process has not made, but perhaps a recipe */
-    bool again, had_recipe;      /* of a new one: another that was never saved was there; with a recipe */
-    int except;                  /* in what the recipe may differ from the one that is there */
-    char machine[24];            /* the file's name; "" until it is written */
+    bool owned;                  /* this process has locked the directory */
+    bool made, made_checkpoints; /* this process made the directory, and "checkpoints" in it */
+    bool cleared;                /* only files of this process are there, and perhaps a recipe */
+    bool again, had_recipe;      /* a new run replaces one that was never saved; that had a recipe */
+    int except;                  /* for recipe_compare */
+    char machine[24];            /* name of machine.json; "" until it is written */
     double started;
     char description[RUN_DESCRIPTIONS][2][128];
     int n_descriptions;
 };
 
-/* Returns -1, with "DIRECTORY/NAME: what: the error's text". */
+/* Fails with "DIRECTORY/NAME: what: strerror(error)"; returns -1. */
 int run_fail_at(const run *r, const char *name, const char *what, int error);
-/* DIRECTORY/NAME in memory of its own; without memory there is a message. */
+/* DIRECTORY/NAME, to be freed; NULL: no memory, with a message. */
 char *run_path(const run *r, const char *name);
 
-/* A line for one of the files that grow and, unless e is empty, a record for TensorBoard; both or none. Frees j and e. */
+/* Appends a line to a file and, unless e is empty, a record to TensorBoard's; both or none. Frees j and e. */
 int run_append(run *r, int index, json *j, tfevents *e);
 
-/* Opens one of the files that grow, and makes it if it is not there: 0, or -1; 1: another process has just made it, or removed
- * the directory. */
+/* Opens or makes a file. 1: another process has just made it, or removed the directory. */
 int run_open_file(run *r, int index);
 
 /* ---- run_directory.c ---- */
 
-/* Takes a directory for this process alone, with metrics.jsonl open. For a new run it is made, and what one without a
- * checkpoint has left is removed, but its recipe; what holds anything else is refused, as it is. An existing one has a
- * recipe. */
+/* Lock a directory, with metrics.jsonl open. run_take_new makes it and clears a run without a checkpoint, except its
+ * recipe; it refuses a directory with anything else. run_take_existing needs a recipe there. */
 int run_take_new(run *r);
 int run_take_existing(run *r);
-/* Removes what this process has made there, if it has the directory. */
+/* Removes what this process has made, if it owns the directory. */
 void run_give_up(run *r);
 
 /* ---- run_about.c ---- */
 
 int run_write_json(const run *r, const char *name, json *j); /* frees j */
 int run_write_recipe(const run *r);
-int run_write_machine(run *r); /* a resumed run's is machine.N.json, for the first N that is free */
+int run_write_machine(run *r); /* machine.N.json if resumed, with the first free N */
 int run_write_task(const run *r);
 
 /* ---- run_records.c ---- */
 
-/* The object's fields, and (e may be NULL) the same for TensorBoard. */
+/* Adds the fields to j and, unless e is NULL, to TensorBoard's record. */
 void run_put_metrics(const run_metrics *m, json *j, tfevents *e);
 
 #endif

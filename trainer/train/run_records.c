@@ -1,4 +1,4 @@
-/* run_records.c - files of run.h that grow: metrics, histograms, samples, and the same for TensorBoard. */
+/* run_records.c - metrics, histograms and samples, also for TensorBoard. */
 #include "train/run_parts.h"
 
 #include "support/clock.h"

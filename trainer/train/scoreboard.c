@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Each number is whole whenever it is read; that two of them are of the same moment does not matter here. */
+/* Each number is atomic by itself; they need not be of the same moment. */
 typedef struct place {
     _Atomic int state;
     _Atomic double begun, ended, told, left, loss, valid;
@@ -33,7 +33,7 @@ scoreboard *scoreboard_create(int n, int at_once) {
     pthread_mutexattr_t shared;
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST); /* who has it may be killed */
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST); /* the owner may be killed */
     pthread_mutex_init(&b->terminal, &shared);
     pthread_mutexattr_destroy(&shared);
     return b;
@@ -89,7 +89,7 @@ scoreboard_run scoreboard_look(const scoreboard *b, int run) {
     return now;
 }
 
-/* Of a whole run; negative: not known yet. */
+/* Seconds of a whole run; negative: not known yet. */
 static double usual_length(const scoreboard *b) {
     double sum[2] = {0};
     int n[2] = {0};
@@ -103,7 +103,7 @@ static double usual_length(const scoreboard *b) {
     return n[1] ? sum[1] / n[1] : n[0] ? sum[0] / n[0] : -1;
 }
 
-/* Which of the places in which runs are made is free first. */
+/* The place that is free first. */
 static int first_free(const double *until, int n) {
     int first = 0;
     for (int i = 1; i < n; i++) first = until[i] < until[first] ? i : first;
@@ -114,7 +114,7 @@ double scoreboard_left(const scoreboard *b) {
     const double usual = usual_length(b);
     double *until = calloc((size_t)b->at_once, sizeof *until), last = 0;
     if (!until || usual < 0) return free(until), -1;
-    for (int state = SCOREBOARD_RUNS; state >= SCOREBOARD_WAITS; state--) { /* those under way come first */
+    for (int state = SCOREBOARD_RUNS; state >= SCOREBOARD_WAITS; state--) { /* running ones first */
         for (int i = 0; i < b->n; i++) {
             const scoreboard_run r = scoreboard_look(b, i);
             if ((int)r.state != state) continue;

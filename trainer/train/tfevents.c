@@ -1,4 +1,4 @@
-/* tfevents.c - see tfevents.h. Fields are those of tensorflow/core/util/event.proto and framework/summary.proto. */
+/* Fields are those of tensorflow/core/util/event.proto and framework/summary.proto. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 
@@ -32,7 +32,7 @@ static uint32_t crc_add(uint32_t crc, const void *data, size_t n) {
 
 uint32_t tfevents_crc32c(const void *data, size_t n) { return ~crc_add(~0u, data, n); }
 
-/* So that the checksum of data that holds checksums is no special case. */
+/* TFRecord's mask, for data that contain checksums. */
 static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static void add_text(tfevents *e, int field, const char *text) {
     add(e, text, strlen(text));
 }
 
-/* A field that is a message or packed numbers: begin returns where its content starts, end puts the length before. */
+/* A message or packed numbers: begin_nested returns the start of the content, end_nested inserts the length before it. */
 static size_t begin_nested(tfevents *e, int field) {
     add_field(e, field, WIRE_BYTES);
     return e->n;
@@ -169,7 +169,7 @@ void tfevents_scalar(tfevents *e, const char *tag, double value) {
     end_nested(e, start);
 }
 
-/* Bins that are empty on either side are left out; one is always kept. */
+/* Leaves out empty bins at both ends; one bin always stays. */
 static void add_bins(tfevents *e, const tfevents_histogram *h) {
     int first = 0, last = h->bins - 1;
     while (first < last && !h->counts[first]) first++;
@@ -184,7 +184,7 @@ static void add_bins(tfevents *e, const tfevents_histogram *h) {
 
 void tfevents_add_histogram(tfevents *e, const char *tag, const tfevents_histogram *h) {
     double n = 0, sum = 0, squares = 0;
-    for (int i = 0; i < h->bins; i++) { /* as if each value were the middle of its bin */
+    for (int i = 0; i < h->bins; i++) { /* each value counts as the middle of its bin */
         const double middle = h->low + (i + 0.5) * h->width, count = (double)h->counts[i];
         n += count;
         sum += count * middle;
@@ -205,7 +205,7 @@ void tfevents_add_histogram(tfevents *e, const char *tag, const tfevents_histogr
 
 /* ---- Reading back ------------------------------------------------------------------------------------------------ */
 
-/* Exactly n bytes; 0: there are fewer; -1: an error. */
+/* Reads n bytes: 1; 0: there are fewer; -1: an error. */
 static int read_at(int fd, void *out, size_t n, int64_t at) {
     for (size_t done = 0; done < n;) {
         const ssize_t got = pread(fd, (char *)out + done, n - done, (off_t)at + (off_t)done);
@@ -216,7 +216,7 @@ static int read_at(int fd, void *out, size_t n, int64_t at) {
     return 1;
 }
 
-/* The size of the record at a place; 0: there is no whole one; -1: an error. */
+/* The size of the record at an offset; 0: it is not whole; -1: an error. */
 static int64_t record_at(int fd, int64_t at) {
     unsigned char header[HEADER], footer[FOOTER], block[4096];
     int status = read_at(fd, header, sizeof header, at);

@@ -1,7 +1,7 @@
-/* tfevents.h - TensorBoard's event files: records made in memory, ready to be appended to a file.
+/* tfevents.h - records of TensorBoard's event files, made in memory.
  *
- * A file is a sequence of TFRecords: the length of the data in 8 bytes (little-endian), its masked CRC-32C in 4, the
- * data, its masked CRC-32C in 4. The data is an Event as a protocol buffer; the first one names the format's version.
+ * A file is a sequence of TFRecords: length of the data (8 bytes, little-endian), its masked CRC-32C (4), the data, its
+ * masked CRC-32C (4). The data are an Event as a protocol buffer; the first one has the format's version.
  *
  *     tfevents e = {0};
  *     tfevents_version(&e, now);                       // once, at the beginning of a file
@@ -19,7 +19,7 @@
 typedef struct tfevents {
     unsigned char *data;
     size_t n, room;
-    size_t record, summary; /* where the record being made begins, and its summary */
+    size_t record, summary; /* begin of the current record and of its summary */
     bool failed;            /* memory ran out */
 } tfevents;
 
@@ -27,7 +27,7 @@ void tfevents_free(tfevents *e);
 
 /* wall_time is seconds since 1970. */
 void tfevents_version(tfevents *e, double wall_time);
-/* A record of values that belong to one step. */
+/* A record with the values of one step. */
 void tfevents_begin(tfevents *e, double wall_time, int64_t step);
 void tfevents_scalar(tfevents *e, const char *tag, double value);
 /* counts[i] values lie between low + i width and low + (i + 1) width, all of them between least and most. */
@@ -39,8 +39,8 @@ typedef struct tfevents_histogram {
 void tfevents_add_histogram(tfevents *e, const char *tag, const tfevents_histogram *h);
 void tfevents_end(tfevents *e);
 
-/* How many bytes the whole, undamaged records at the beginning of a file have, and (first may be NULL) the first one;
- * -1: it could not be read. */
+/* Bytes of the undamaged records at the beginning of a file and, unless first is NULL, of the first one; -1: the file could
+ * not be read. */
 int64_t tfevents_whole(int fd, int64_t *first);
 
 uint32_t tfevents_crc32c(const void *data, size_t n);
