@@ -20,17 +20,18 @@ bool small_recipe(recipe *r, const char *text, const char *const *assignments) {
 
 static bool same_bytes(const void *a, const void *b, size_t n) { return n == 0 || memcmp(a, b, n) == 0; }
 
-static bool same_pairs(const recipe_pair *a, int n, const recipe_pair *b, int m, bool origins) {
-    for (int i = 0; n == m && i < n; i++) {
-        if (strcmp(a[i].key, b[i].key) != 0 || strcmp(a[i].value, b[i].value) != 0) return false;
-        if (origins && a[i].line != b[i].line) return false;
+static bool same_pairs(const recipe_pairs *a, const recipe_pairs *b, bool origins) {
+    for (int i = 0; a->n == b->n && i < a->n; i++) {
+        const recipe_pair *x = &a->at[i], *y = &b->at[i];
+        if (strcmp(x->key, y->key) != 0 || strcmp(x->value, y->value) != 0) return false;
+        if (origins && x->line != y->line) return false;
     }
-    return n == m;
+    return a->n == b->n;
 }
 
 static recipe without_lists(const recipe *r, bool origins) {
     recipe plain = *r;
-    plain.optimizer.option = plain.optimizer.schedule = plain.optimizer.group = NULL;
+    plain.optimizer.options.at = plain.optimizer.schedules.at = plain.optimizer.groups.at = NULL;
     plain.task_settings = plain.model_settings = NULL;
     plain.given = NULL;
     if (!origins) plain.n_given = 0;
@@ -48,10 +49,7 @@ bool recipes_equal(const recipe *a, const recipe *b, bool origins) {
     }
     if (m && !same_bytes(a->model_settings, b->model_settings, m->keys->size)) return false;
     if (origins && !same_bytes(a->given, b->given, (size_t)a->n_given * sizeof *a->given)) return false;
-    return same_pairs(a->optimizer.option, a->optimizer.n_options, b->optimizer.option, b->optimizer.n_options,
-                      origins) &&
-           same_pairs(a->optimizer.schedule, a->optimizer.n_schedules, b->optimizer.schedule, b->optimizer.n_schedules,
-                      origins) &&
-           same_pairs(a->optimizer.group, a->optimizer.n_group_keys, b->optimizer.group, b->optimizer.n_group_keys,
-                      origins);
+    return same_pairs(&a->optimizer.options, &b->optimizer.options, origins) &&
+           same_pairs(&a->optimizer.schedules, &b->optimizer.schedules, origins) &&
+           same_pairs(&a->optimizer.groups, &b->optimizer.groups, origins);
 }

@@ -320,7 +320,7 @@ TEST(metadata_come_back_exactly) {
     CHECK_INT(found.tokens, 9000);
     CHECK(!found.recipe);
     CHECK_STR(back.name, r.name);
-    CHECK_STR(back.optimizer.option[0].value, "3e-3");
+    CHECK_STR(back.optimizer.options.at[0].value, "3e-3");
     meta.best = INFINITY;
     CHECK_INT(checkpoint_save(below("m.safetensors"), &m.params, NULL, &meta), 0);
     CHECK_INT(checkpoint_info(below("m.safetensors"), &found, NULL), 0);

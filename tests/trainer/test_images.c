@@ -470,7 +470,7 @@ TEST(the_repositorys_recipes_are_the_papers) {
         CHECK_INT(recipe_set(&r, "data.path=/cifar"), 0);
         if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
         CHECK_STR(r.name, all[i].name);
-        CHECK_STR(r.optimizer.schedule[0].value, all[i].schedule);
+        CHECK_STR(r.optimizer.schedules.at[0].value, all[i].schedule);
         CHECK_CLOSE(r.train.epochs, all[i].epochs, 0);
         CHECK_INT(parameters_of(&r, all[i].classes), all[i].parameters);
         CHECK_CLOSE(images_view(images_settings_of(&r)).mean[0], all[i].mean, 0);

@@ -298,7 +298,7 @@ TEST(the_recipes_are_the_papers_and_the_demos) {
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, path) || recipe_set(&r, "data.path=/ptb"), 0)) puts(adamod__last_message());
     if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
-    CHECK_STR(r.optimizer.schedule[0].value, "multistep(120 epochs;0.1)");
+    CHECK_STR(r.optimizer.schedules.at[0].value, "multistep(120 epochs;0.1)");
     CHECK_CLOSE(r.train.epochs, 200, 0);
     lstm_settings standard;
     memset(&standard, 0, sizeof standard);

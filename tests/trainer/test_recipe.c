@@ -109,13 +109,13 @@ TEST(a_file_sets_what_it_gives_and_nothing_else) {
     CHECK_INT(r.train.steps, 1000);
     CHECK(r.train.seed == UINT64_C(9007199254740991));
     CHECK_STR(r.optimizer.rule, "adam");
-    CHECK_INT(r.optimizer.n_options, 1);
-    CHECK_STR(r.optimizer.option[0].key, "lr");
-    CHECK_STR(r.optimizer.option[0].value, "1e-3");
-    CHECK_INT(r.optimizer.option[0].line, 5);
-    CHECK_INT(r.optimizer.n_schedules, 1);
-    CHECK_STR(r.optimizer.schedule[0].key, "lr");
-    CHECK_STR(r.optimizer.schedule[0].value, "warmup_rsqrt(1e-7,4000)");
+    CHECK_INT(r.optimizer.options.n, 1);
+    CHECK_STR(r.optimizer.options.at[0].key, "lr");
+    CHECK_STR(r.optimizer.options.at[0].value, "1e-3");
+    CHECK_INT(r.optimizer.options.at[0].line, 5);
+    CHECK_INT(r.optimizer.schedules.n, 1);
+    CHECK_STR(r.optimizer.schedules.at[0].key, "lr");
+    CHECK_STR(r.optimizer.schedules.at[0].value, "warmup_rsqrt(1e-7,4000)");
     CHECK_INT(check(&r), 0);
 }
 
@@ -129,9 +129,9 @@ TEST(set_overrides_the_file) {
     CHECK_INT(set(&r, "model.pre_norm=true"), 0);
     CHECK_INT(r.train.steps, 8);
     CHECK(MODEL(r).pre_norm);
-    CHECK_INT(r.optimizer.n_options, 1);
-    CHECK_STR(r.optimizer.option[0].value, "0.5");
-    CHECK_STR(r.optimizer.schedule[0].value, "warmup(0,500)*500 > cosine(0,10000)");
+    CHECK_INT(r.optimizer.options.n, 1);
+    CHECK_STR(r.optimizer.options.at[0].value, "0.5");
+    CHECK_STR(r.optimizer.schedules.at[0].value, "warmup(0,500)*500 > cosine(0,10000)");
     CHECK_INT(check(&r), 0);
 }
 
@@ -141,9 +141,9 @@ TEST(an_option_can_be_taken_away) {
     CHECK_INT(set(&r, "optimizer.beta3="), 0);
     CHECK_INT(set(&r, "optimizer.schedule.lr="), 0);
     CHECK_INT(check(&r), 0);
-    CHECK_INT(r.optimizer.n_options, 2);
-    CHECK_STR(r.optimizer.option[1].key, "eps");
-    CHECK_INT(r.optimizer.n_schedules, 0);
+    CHECK_INT(r.optimizer.options.n, 2);
+    CHECK_STR(r.optimizer.options.at[1].key, "eps");
+    CHECK_INT(r.optimizer.schedules.n, 0);
     CHECK(set(&r, "optimizer.beta3="));
     CHECK_STR(adamod__last_message(), "--set: optimizer.beta3 is not set, so it cannot be removed");
     CHECK_STR(complaint("optimizer: {rule: sgd, lr: 1, beta3: 0.99, eps: 1}"),
@@ -166,9 +166,9 @@ TEST(another_rule_drops_what_it_does_not_have_and_says_so) {
         CHECK_INT(set(&r, words[i]), 0);
         if (!CHECK_INT(check(&r), 0)) printf("%s\n", adamod__last_message());
         CHECK_STR(r.optimizer.rule, "sgd");
-        CHECK_INT(r.optimizer.n_options, 2);
-        CHECK_STR(r.optimizer.option[1].key, "weight_decay");
-        CHECK_INT(r.optimizer.n_schedules, 1);
+        CHECK_INT(r.optimizer.options.n, 2);
+        CHECK_STR(r.optimizer.options.at[1].key, "weight_decay");
+        CHECK_INT(r.optimizer.schedules.n, 1);
         CHECK(recipe_dropped(&r, line, sizeof line));
         CHECK_STR(line,
                   "optimizer sgd: dropped options of the recipe that it does not have: beta3, eps, schedule.beta3");
@@ -183,7 +183,7 @@ TEST(another_rule_drops_what_it_does_not_have_and_says_so) {
     CHECK(check(&r));
     CHECK_HAS(adamod__last_message(), "demo.yaml:1: optimizer.bet3: sgd has no option 'bet3'");
     CHECK_INT(parse(&r, "optimizer: {beta3: 0.99}\n") || set(&r, "optimizer=sgdd"), 0);
-    CHECK_INT(r.optimizer.n_options, 1);
+    CHECK_INT(r.optimizer.options.n, 1);
 }
 
 TEST(a_recipe_becomes_an_optimizer) {
@@ -277,11 +277,11 @@ TEST(recipes_of_translation_are_the_papers) {
         CHECK_CLOSE(t->decode.length_penalty, all[i].length_penalty, 0);
         CHECK_CLOSE(r.train.epochs, all[i].epochs, 0);
         CHECK_INT(r.train.average, 10);
-        for (int k = 0; k < r.optimizer.n_options; k++) {
-            if (strcmp(r.optimizer.option[k].key, "beta3") == 0)
-                CHECK_CLOSE(atof(r.optimizer.option[k].value), all[i].beta3, 0);
+        for (int k = 0; k < r.optimizer.options.n; k++) {
+            if (strcmp(r.optimizer.options.at[k].key, "beta3") == 0)
+                CHECK_CLOSE(atof(r.optimizer.options.at[k].value), all[i].beta3, 0);
         }
-        CHECK_STR(r.optimizer.schedule[0].value, "constant_rsqrt(4000)");
+        CHECK_STR(r.optimizer.schedules.at[0].value, "constant_rsqrt(4000)");
     }
     OWNED_RECIPE r = {0};
     recipe_free(&r);
@@ -770,7 +770,7 @@ TEST(a_second_file_forgets_the_lines_of_the_first) {
     CHECK_INT(recipe_parse(&r, "optimizer: {lr: 4}\n", 19, "b.yaml"), 0);
     CHECK(check(&r));
     CHECK_STR(adamod__last_message(), "b.yaml: model.heads is 3, which does not divide model.d 128");
-    CHECK_STR(r.optimizer.option[0].value, "4");
+    CHECK_STR(r.optimizer.options.at[0].value, "4");
 }
 
 /* ---- files ---- */

@@ -78,9 +78,7 @@ static int make_plan(experiment *e, nn_value loss) {
 
 /* The library treats a gradient that is not finite as train.nonfinite says, unless the recipe sets its own option. */
 static adamod_status guard_gradients(const recipe *r, adamod_optimizer *opt) {
-    for (int i = 0; i < r->optimizer.n_options; i++) {
-        if (strcmp(r->optimizer.option[i].key, "nonfinite") == 0) return ADAMOD_OK;
-    }
+    if (recipe_find_pair(&r->optimizer.options, "nonfinite")) return ADAMOD_OK;
     return adamod_set_text(opt, "nonfinite", r->train.nonfinite == SKIP_UPDATE ? "skip" : "error");
 }
 

@@ -467,62 +467,42 @@ static int set_key(recipe *r, const key_spec *k, void *settings, const char *tex
     return chooses(k->path) ? settle(r) : 0;
 }
 
-typedef struct pair_list {
-    recipe_pair **pairs;
-    int *n, most;
-    char *dropped; /* recipe.optimizer.dropped */
-} pair_list;
-
-static pair_list options_of(recipe *r) {
-    return (pair_list){&r->optimizer.option, &r->optimizer.n_options, RECIPE_MAX_OPTIONS, r->optimizer.dropped};
-}
-
-static pair_list groups_of(recipe *r) {
-    return (pair_list){&r->optimizer.group, &r->optimizer.n_group_keys, RECIPE_MAX_GROUP_KEYS, r->optimizer.dropped};
-}
-
-static pair_list schedules_of(recipe *r) {
-    return (pair_list){&r->optimizer.schedule, &r->optimizer.n_schedules, RECIPE_MAX_SCHEDULES, r->optimizer.dropped};
-}
-
-static recipe_pair *find_pair(const pair_list *list, const char *name) {
-    for (int i = 0; i < *list->n; i++) {
-        if (strcmp((*list->pairs)[i].key, name) == 0) return &(*list->pairs)[i];
+recipe_pair *recipe_find_pair(const recipe_pairs *list, const char *key) {
+    for (int i = 0; i < list->n; i++) {
+        if (strcmp(list->at[i].key, key) == 0) return &list->at[i];
     }
     return NULL;
 }
 
-static void remove_pair(const pair_list *list, recipe_pair *pair) {
-    recipe_pair *last = &(*list->pairs)[--*list->n];
-    memmove(pair, pair + 1, (size_t)(last - pair) * sizeof *pair);
+static void remove_pair(recipe_pairs *list, recipe_pair *pair) {
+    const recipe_pair *end = list->at + list->n--;
+    memmove(pair, pair + 1, (size_t)(end - pair - 1) * sizeof *pair);
 }
 
-static int set_pair(const pair_list *list, const char *path, const char *name, const char *text,
+static int set_pair(recipe *r, recipe_pairs *list, int most, const char *path, const char *key, const char *text,
                     const recipe_place *at) {
-    recipe_pair *pair = find_pair(list, name);
+    recipe_pair *pair = recipe_find_pair(list, key);
     if (pair && pair->line > 0 && at->line > 0) {
         return recipe_fail(at, "%s is given twice, first in line %d", key_show(path).text, pair->line);
     }
     if (!*text && at->line < 0) {
-        if (!pair && key_lists(list->dropped, path + strlen(recipe_option_section))) return 0;
-        if (!pair) return recipe_fail(at, "%s is not set, so it cannot be removed", key_show(path).text);
-        remove_pair(list, pair);
-        return 0;
+        if (pair) return remove_pair(list, pair), 0;
+        if (key_lists(r->optimizer.dropped, path + strlen(recipe_option_section))) return 0;
+        return recipe_fail(at, "%s is not set, so it cannot be removed", key_show(path).text);
     }
     if (!*text) return recipe_fail(at, "%s is empty", key_show(path).text);
     if (key_check_text(path, text, sizeof pair->value)) return recipe_fail(at, "%s", adamod__last_message());
-    if (!pair && *list->n == list->most)
-        return recipe_fail(at, "%s: too many keys, expected at most %d", key_show(path).text, list->most);
+    if (!pair && list->n == most)
+        return recipe_fail(at, "%s: too many keys, expected at most %d", key_show(path).text, most);
     if (!pair) {
-        recipe_pair *more = grow(*list->pairs, *list->n, sizeof *more);
+        recipe_pair *more = grow(list->at, list->n, sizeof *more);
         if (!more) return -1;
-        *list->pairs = more;
-        pair = &more[(*list->n)++];
+        list->at = more;
+        pair = &more[list->n++];
     }
-    memset(pair, 0, sizeof *pair);
-    memcpy(pair->key, name, strlen(name));
+    *pair = (recipe_pair){.line = at->line};
+    memcpy(pair->key, key, strlen(key));
     memcpy(pair->value, text, strlen(text));
-    pair->line = at->line;
     return 0;
 }
 
@@ -537,27 +517,27 @@ static bool is_option_name(const char *name) {
 }
 
 /* Removes options that only other rules have. Options of no rule stay: they are mistakes that recipe_check reports. */
-static void drop_foreign(const recipe *r, const pair_list *list, const char *section) {
-    for (int i = 0; i < *list->n;) {
-        const char *name = (*list->pairs)[i].key;
-        const size_t used = strlen(list->dropped);
-        if (!recipe_is_foreign(r, recipe_leaf(name))) {
+static void drop_foreign(recipe *r, recipe_pairs *list, const char *section) {
+    char *dropped = r->optimizer.dropped;
+    const char *prefix = section + strlen(recipe_option_section);
+    for (int i = 0; i < list->n;) {
+        const char *key = list->at[i].key;
+        const size_t used = strlen(dropped);
+        if (!recipe_is_foreign(r, recipe_leaf(key))) {
             i++;
             continue;
         }
-        snprintf(list->dropped + used, sizeof r->optimizer.dropped - used, "%s%s%s", used ? "," : "", section, name);
-        remove_pair(list, &(*list->pairs)[i]);
+        snprintf(dropped + used, sizeof r->optimizer.dropped - used, "%s%s%s", used ? "," : "", prefix, key);
+        remove_pair(list, &list->at[i]);
     }
 }
 
 /* Sets the rule from the command line, which drops foreign options; a file's options are for its own rule. */
 static int set_rule(recipe *r, const char *text, const recipe_place *at) {
-    const key_spec *k = key_find(&loop_table, rule_key);
-    const pair_list options = options_of(r), schedules = schedules_of(r), groups = groups_of(r);
-    if (set_key(r, k, r, text, at)) return -1;
-    drop_foreign(r, &options, "");
-    drop_foreign(r, &schedules, recipe_schedule_section + strlen(recipe_option_section));
-    drop_foreign(r, &groups, recipe_group_section + strlen(recipe_option_section));
+    if (set_key(r, key_find(&loop_table, rule_key), r, text, at)) return -1;
+    drop_foreign(r, &r->optimizer.options, recipe_option_section);
+    drop_foreign(r, &r->optimizer.schedules, recipe_schedule_section);
+    drop_foreign(r, &r->optimizer.groups, recipe_group_section);
     return 0;
 }
 
@@ -574,19 +554,18 @@ bool recipe_dropped(const recipe *r, char *line, size_t size) {
 
 /* "optimizer.groups.head=" removes the whole group. */
 static int remove_group(recipe *r, const char *group, const char *path, const recipe_place *at) {
-    const pair_list list = groups_of(r);
-    const int before = *list.n;
+    recipe_pairs *list = &r->optimizer.groups;
+    const int before = list->n;
     const size_t n = strlen(group);
-    for (int i = *list.n - 1; i >= 0; i--) {
-        recipe_pair *pair = &(*list.pairs)[i];
-        if (strncmp(pair->key, group, n) == 0 && pair->key[n] == '.') remove_pair(&list, pair);
+    for (recipe_pair *pair = list->at + before; pair-- > list->at;) {
+        if (strncmp(pair->key, group, n) == 0 && pair->key[n] == '.') remove_pair(list, pair);
     }
-    return *list.n < before ? 0 : recipe_fail(at, "%s is not set, so it cannot be removed", path);
+    return list->n < before ? 0 : recipe_fail(at, "%s is not set, so it cannot be removed", path);
 }
 
 /* Sets a key of a group: match, freeze or an option. */
 static int set_group(recipe *r, const char *group, const char *path, const char *text, const recipe_place *at) {
-    const pair_list list = groups_of(r);
+    recipe_pairs *list = &r->optimizer.groups;
     const char *key = path + strlen(recipe_group_section), *leaf = recipe_leaf(path);
     char plain[sizeof((recipe_pair *)0)->value];
     size_t n = 0;
@@ -597,12 +576,13 @@ static int set_group(recipe *r, const char *group, const char *path, const char 
         return recipe_fail(at, "%s: no such key; a group has match, freeze and options of the rule",
                            key_show(path).text);
     if (recipe_check_group_value(path, text, at)) return -1;
-    if (strcmp(leaf, "match") != 0 || strlen(text) >= sizeof plain) return set_pair(&list, path, key, text, at);
+    if (strcmp(leaf, "match") != 0 || strlen(text) >= sizeof plain)
+        return set_pair(r, list, RECIPE_MAX_GROUP_KEYS, path, key, text, at);
     for (const char *c = text; *c; c++) {
         if (*c != ' ') plain[n++] = *c; /* "a, b" is "a,b" */
     }
     plain[n] = '\0';
-    return set_pair(&list, path, key, plain, at);
+    return set_pair(r, list, RECIPE_MAX_GROUP_KEYS, path, key, plain, at);
 }
 
 /* The current name of a key: commands and run directories may have that of an earlier version. */
@@ -626,8 +606,8 @@ int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_
     const bool schedule = strncmp(path, recipe_schedule_section, strlen(recipe_schedule_section)) == 0;
     const char *section = schedule ? recipe_schedule_section : recipe_option_section, *name = path + strlen(section);
     if (strncmp(path, section, strlen(section)) != 0 || !is_option_name(name)) return recipe_no_such_key(r, at, path);
-    const pair_list list = schedule ? schedules_of(r) : options_of(r);
-    return set_pair(&list, path, recipe_leaf(path), text, at);
+    return set_pair(r, schedule ? &r->optimizer.schedules : &r->optimizer.options,
+                    schedule ? RECIPE_MAX_SCHEDULES : RECIPE_MAX_OPTIONS, path, name, text, at);
 }
 
 int recipe_defaults(recipe *r, const task *const *tasks) {
@@ -647,16 +627,17 @@ static void *copy_of(const void *memory, size_t n) {
 }
 
 int recipe_copy(recipe *to, const recipe *from) {
-    const size_t pair = sizeof(recipe_pair);
     const task_model *model = recipe_model(from);
     *to = *from;
 #define COPY(field, bytes) ((to->field = copy_of(from->field, bytes)) || !from->field)
-    bool ok = COPY(optimizer.option, (size_t)from->optimizer.n_options * pair);
-    ok &= COPY(optimizer.schedule, (size_t)from->optimizer.n_schedules * pair);
-    ok &= COPY(optimizer.group, (size_t)from->optimizer.n_group_keys * pair);
+#define COPY_PAIRS(list) COPY(optimizer.list.at, (size_t)from->optimizer.list.n * sizeof(recipe_pair))
+    bool ok = COPY_PAIRS(options);
+    ok &= COPY_PAIRS(schedules);
+    ok &= COPY_PAIRS(groups);
     ok &= COPY(given, (size_t)from->n_given * sizeof *from->given);
     ok &= COPY(task_settings, task_size(recipe_task(from)));
     ok &= COPY(model_settings, model ? model->keys->size : 0);
+#undef COPY_PAIRS
 #undef COPY
     if (ok) return 0;
     recipe_free(to);
@@ -664,9 +645,9 @@ int recipe_copy(recipe *to, const recipe *from) {
 }
 
 void recipe_free(recipe *r) {
-    free(r->optimizer.option);
-    free(r->optimizer.schedule);
-    free(r->optimizer.group);
+    free(r->optimizer.options.at);
+    free(r->optimizer.schedules.at);
+    free(r->optimizer.groups.at);
     free(r->given);
     free(r->task_settings);
     free(r->model_settings);
@@ -779,11 +760,9 @@ int recipe_check(const recipe *r) {
     return 0;
 }
 
-static const char *pair_value(const recipe_pair *pairs, int n, const char *name) {
-    for (int i = 0; i < n; i++) {
-        if (strcmp(pairs[i].key, name) == 0) return pairs[i].value;
-    }
-    return "constant";
+static const char *schedule_of(const recipe *r, const char *option) {
+    const recipe_pair *pair = recipe_find_pair(&r->optimizer.schedules, option);
+    return pair ? pair->value : "constant";
 }
 
 static int compare_option(adamod_optimizer *a, adamod_optimizer *b, int group, const char *prefix,
@@ -804,8 +783,7 @@ static int compare_options(const recipe *was, const recipe *is, const recipe_pla
     const int n = recipe_groups(is, groups);
     int status = recipe_optimizer(was, "cpu", 0, &a) || recipe_optimizer(is, "cpu", 0, &b) ? -1 : 0;
     for (int i = 0; !status && adamod_option_at(is->optimizer.rule, i, &o) == ADAMOD_OK; i++) {
-        const char *s = pair_value(was->optimizer.schedule, was->optimizer.n_schedules, o.name);
-        const char *t = pair_value(is->optimizer.schedule, is->optimizer.n_schedules, o.name);
+        const char *s = schedule_of(was, o.name), *t = schedule_of(is, o.name);
         if (strcmp(s, t) != 0) status = recipe_fail(at, "optimizer.schedule.%s is %s, but was %s", o.name, t, s);
         if (!status) status = compare_option(a, b, 0, recipe_option_section, &o, at);
         for (int g = 0; !status && g < n; g++) {

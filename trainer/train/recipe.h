@@ -32,6 +32,11 @@ typedef struct recipe_pair {
     int line; /* as in recipe_given */
 } recipe_pair;
 
+typedef struct recipe_pairs {
+    recipe_pair *at;
+    int n;
+} recipe_pairs;
+
 /* A key that was given. Its text is kept to set it again after another task or model is chosen. */
 typedef struct recipe_given {
     char path[48];
@@ -58,12 +63,10 @@ typedef struct recipe {
     } model;
     struct {
         char rule[24];
-        recipe_pair *option, *schedule;
-        int n_options, n_schedules;
-        recipe_pair *group; /* match, freeze and options of groups of parameters */
-        int n_group_keys;
-        char dropped[1024]; /* options that recipe_set removed because the rule lacks them: "beta3,schedule.beta3" */
-        char no_decay[32];  /* parameters without weight decay: a list of biases, norms */
+        recipe_pairs options, schedules;
+        recipe_pairs groups; /* match, freeze and options of groups of parameters */
+        char dropped[1024];  /* options that recipe_set removed because the rule lacks them: "beta3,schedule.beta3" */
+        char no_decay[32];   /* parameters without weight decay: a list of biases, norms */
     } optimizer;
     struct {
         int64_t steps;          /* updates, unless ... */
@@ -146,6 +149,8 @@ typedef struct recipe_group {
     bool freeze;       /* not trained */
 } recipe_group;
 int recipe_groups(const recipe *r, recipe_group out[RECIPE_MAX_GROUPS]);
+/* The pair with a key, or NULL. */
+recipe_pair *recipe_find_pair(const recipe_pairs *list, const char *key);
 /* Option number index of a group; NULL past the end. */
 const recipe_pair *recipe_group_option(const recipe *r, const char *group, int index);
 

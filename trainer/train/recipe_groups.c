@@ -13,16 +13,14 @@ static bool is_of(const recipe_pair *pair, const char *group) {
 }
 
 const recipe_pair *recipe_group_pair(const recipe *r, const char *group, const char *leaf) {
-    for (int i = 0; i < r->optimizer.n_group_keys; i++) {
-        const recipe_pair *pair = &r->optimizer.group[i];
-        if (is_of(pair, group) && strcmp(recipe_leaf(pair->key), leaf) == 0) return pair;
-    }
-    return NULL;
+    char key[sizeof((recipe_pair *)0)->key];
+    snprintf(key, sizeof key, "%s.%s", group, leaf);
+    return recipe_find_pair(&r->optimizer.groups, key);
 }
 
 const recipe_pair *recipe_group_option(const recipe *r, const char *group, int index) {
-    for (int i = 0; i < r->optimizer.n_group_keys; i++) {
-        const recipe_pair *pair = &r->optimizer.group[i];
+    for (int i = 0; i < r->optimizer.groups.n; i++) {
+        const recipe_pair *pair = &r->optimizer.groups.at[i];
         const char *leaf = recipe_leaf(pair->key);
         const bool own = strcmp(leaf, "match") == 0 || strcmp(leaf, "freeze") == 0;
         if (is_of(pair, group) && !own && index-- == 0) return pair;
@@ -39,8 +37,8 @@ static bool is_listed(const recipe_group *groups, int n, const recipe_pair *pair
 
 int recipe_groups(const recipe *r, recipe_group out[RECIPE_MAX_GROUPS]) {
     int n = 0;
-    for (int i = 0; i < r->optimizer.n_group_keys && n < RECIPE_MAX_GROUPS; i++) {
-        const recipe_pair *pair = &r->optimizer.group[i];
+    for (int i = 0; i < r->optimizer.groups.n && n < RECIPE_MAX_GROUPS; i++) {
+        const recipe_pair *pair = &r->optimizer.groups.at[i];
         if (is_listed(out, n, pair)) continue;
         recipe_group *g = &out[n++];
         snprintf(g->name, sizeof g->name, "%.*s", name_length(pair), pair->key);
@@ -90,8 +88,8 @@ int recipe_check_group_value(const char *path, const char *text, const recipe_pl
 int recipe_check_groups(const recipe *r) {
     recipe_group groups[RECIPE_MAX_GROUPS];
     const int n = recipe_groups(r, groups);
-    for (int i = 0; i < r->optimizer.n_group_keys; i++) {
-        const recipe_pair *pair = &r->optimizer.group[i];
+    for (int i = 0; i < r->optimizer.groups.n; i++) {
+        const recipe_pair *pair = &r->optimizer.groups.at[i];
         const recipe_place at = {.file = r->file, .line = pair->line};
         char name[32];
         snprintf(name, sizeof name, "%.*s", name_length(pair), pair->key);

@@ -32,8 +32,8 @@ bool recipe_is_foreign(const recipe *r, const char *option) {
 static int foreign_option(const recipe *r, const char *option, const recipe_place *at) {
     char flags[1024] = "";
     int n = 0;
-    for (int i = 0; i < r->optimizer.n_options; i++) {
-        const char *other = r->optimizer.option[i].key;
+    for (int i = 0; i < r->optimizer.options.n; i++) {
+        const char *other = r->optimizer.options.at[i].key;
         const size_t used = strlen(flags);
         if (!recipe_is_foreign(r, other)) continue;
         snprintf(flags + used, sizeof flags - used, "%s--set optimizer.%s=", n++ ? " " : "", other);
@@ -137,13 +137,13 @@ int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamo
         return recipe_fail(&at, "optimizer.rule: %s", library_words(r));
     }
     int status = 0;
-    for (int i = 0; !status && i < r->optimizer.n_options; i++) {
-        const recipe_place at = place_of_line(r, r->optimizer.option[i].line);
-        status = set_option(r, opt, &r->optimizer.option[i], &at);
+    for (int i = 0; !status && i < r->optimizer.options.n; i++) {
+        const recipe_place at = place_of_line(r, r->optimizer.options.at[i].line);
+        status = set_option(r, opt, &r->optimizer.options.at[i], &at);
     }
-    for (int i = 0; !status && i < r->optimizer.n_schedules; i++) {
-        const recipe_place at = place_of_line(r, r->optimizer.schedule[i].line);
-        status = set_schedule(r, opt, length, &r->optimizer.schedule[i], &at);
+    for (int i = 0; !status && i < r->optimizer.schedules.n; i++) {
+        const recipe_place at = place_of_line(r, r->optimizer.schedules.at[i].line);
+        status = set_schedule(r, opt, length, &r->optimizer.schedules.at[i], &at);
     }
     if (!status) status = make_groups(r, opt);
     if (status) adamod_free(opt);

@@ -203,9 +203,10 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name) {
     snprintf(copy.file, sizeof copy.file, "%s", name);
     /* Lines refer to this file from now on. */
     for (int i = 0; i < copy.n_given; i++) copy.given[i].line = copy.given[i].line > 0 ? 0 : copy.given[i].line;
-    for (int i = 0; i < copy.optimizer.n_options; i++) copy.optimizer.option[i].line = 0;
-    for (int i = 0; i < copy.optimizer.n_schedules; i++) copy.optimizer.schedule[i].line = 0;
-    for (int i = 0; i < copy.optimizer.n_group_keys; i++) copy.optimizer.group[i].line = 0;
+    const recipe_pairs *const lists[] = {&copy.optimizer.options, &copy.optimizer.schedules, &copy.optimizer.groups};
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < lists[i]->n; k++) lists[i]->at[k].line = 0;
+    }
     reader scan = in;
     scan.scanning = true;
     (void)read_all(&scan); /* mistakes come up again in the second pass */
@@ -281,21 +282,13 @@ static void write_scalar(FILE *file, const char *text) {
     fputc('\n', file);
 }
 
-static void write_pairs(FILE *file, const char *indent, const recipe_pair *pairs, int n) {
-    for (int i = 0; i < n; i++) {
-        fprintf(file, "%s%s: ", indent, pairs[i].key);
-        write_scalar(file, pairs[i].value);
-    }
-}
-
-static void write_group(FILE *file, const recipe *r, const recipe_group *g) {
-    const size_t n = strlen(g->name);
-    fprintf(file, "    %s:\n", g->name);
-    for (int i = 0; i < r->optimizer.n_group_keys; i++) {
-        const recipe_pair *pair = &r->optimizer.group[i];
-        if (strncmp(pair->key, g->name, n) != 0 || pair->key[n] != '.') continue;
-        fprintf(file, "      %s: ", pair->key + n + 1);
-        write_scalar(file, pair->value);
+/* Writes the pairs whose keys begin with prefix, without it. */
+static void write_pairs(FILE *file, const char *indent, const recipe_pairs *list, const char *prefix) {
+    const size_t n = strlen(prefix);
+    for (int i = 0; i < list->n; i++) {
+        if (strncmp(list->at[i].key, prefix, n) != 0) continue;
+        fprintf(file, "%s%s: ", indent, list->at[i].key + n);
+        write_scalar(file, list->at[i].value);
     }
 }
 
@@ -303,7 +296,12 @@ static void write_groups(FILE *file, const recipe *r) {
     recipe_group groups[RECIPE_MAX_GROUPS];
     const int n = recipe_groups(r, groups);
     if (n) fputs("  groups:\n", file);
-    for (int i = 0; i < n; i++) write_group(file, r, &groups[i]);
+    for (int i = 0; i < n; i++) {
+        char prefix[sizeof groups[i].name + 1];
+        snprintf(prefix, sizeof prefix, "%s.", groups[i].name);
+        fprintf(file, "    %s:\n", groups[i].name);
+        write_pairs(file, "      ", &r->optimizer.groups, prefix);
+    }
 }
 
 int recipe_write(const recipe *r, FILE *file) {
@@ -320,9 +318,9 @@ int recipe_write(const recipe *r, FILE *file) {
         fprintf(file, "%s%s: ", dot ? "  " : "", recipe_leaf(path));
         write_scalar(file, key_text(keys[i].k, keys[i].settings, buffer));
         if (strcmp(path, "optimizer.rule") != 0) continue;
-        write_pairs(file, "  ", r->optimizer.option, r->optimizer.n_options);
-        if (r->optimizer.n_schedules) fputs("  schedule:\n", file);
-        write_pairs(file, "    ", r->optimizer.schedule, r->optimizer.n_schedules);
+        write_pairs(file, "  ", &r->optimizer.options, "");
+        if (r->optimizer.schedules.n) fputs("  schedule:\n", file);
+        write_pairs(file, "    ", &r->optimizer.schedules, "");
         write_groups(file, r);
     }
     return fflush(file) || ferror(file) ? -1 : 0;

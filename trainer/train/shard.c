@@ -97,11 +97,9 @@ static const char *refused(const experiment *e) {
         return "train.shard: there are more ranks than parameters, and on a GPU each must have one";
     if (adamod__couples_arrays(e->optimizer))
         return "train.shard does not go with a rule that looks at all parameters together";
-    for (int i = 0; i < e->recipe.optimizer.n_schedules; i++) {
-        if (strcmp(e->recipe.optimizer.schedule[i].key, "clip_norm") == 0)
-            return "train.shard does not go with a schedule of clip_norm";
-    }
-    return NULL;
+    return recipe_find_pair(&e->recipe.optimizer.schedules, "clip_norm")
+               ? "train.shard does not go with a schedule of clip_norm"
+               : NULL;
 }
 
 int shard_open(shard **out, experiment *e) {
