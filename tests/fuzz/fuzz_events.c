@@ -104,16 +104,16 @@ static void add_value(tfevents *e, input *in) {
 static int make_records(tfevents *e, input *in, size_t ends[MOST_RECORDS]) {
     int n = 0;
     tfevents_version(e, take_number(in));
-    ends[n++] = e->n;
+    ends[n++] = e->bytes.n;
     for (; in->size > 0 && n < MOST_RECORDS; n++) {
         const double now = take_number(in);
         const int64_t step = (int64_t)take(in) << take(in) % 56;
         tfevents_begin(e, now, step);
         for (unsigned k = take(in) % 4; k > 0; k--) add_value(e, in);
         tfevents_end(e);
-        ends[n] = e->n;
+        ends[n] = e->bytes.n;
     }
-    require(!e->failed);
+    require(!e->bytes.failed);
     return n;
 }
 
@@ -121,7 +121,7 @@ static void check_records(const tfevents *e, const size_t *ends, int n) {
     size_t start = 0;
     for (int i = 0; i < n; start = ends[i++]) {
         require(ends[i] >= start + HEADER + FOOTER);
-        check_message((input){e->data + start + HEADER, ends[i] - start - HEADER - FOOTER}, 0);
+        check_message((input){(const uint8_t *)e->bytes.text + start + HEADER, ends[i] - start - HEADER - FOOTER}, 0);
     }
 }
 
@@ -149,11 +149,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(any >= 0 && any <= (int64_t)in.size && first >= 0 && first <= any);
     const int n = make_records(&e, &in, ends);
     check_records(&e, ends, n);
-    require(whole(e.data, e.n, &first) == (int64_t)e.n && first == (int64_t)ends[0]);
-    const size_t at = where % e.n;
-    require(whole(e.data, at, NULL) == before(ends, n, at));
-    e.data[at] ^= (unsigned char)(1 + what % 255);
-    require(whole(e.data, e.n, NULL) == before(ends, n, at));
+    require(whole(e.bytes.text, e.bytes.n, &first) == (int64_t)e.bytes.n && first == (int64_t)ends[0]);
+    const size_t at = where % e.bytes.n;
+    require(whole(e.bytes.text, at, NULL) == before(ends, n, at));
+    e.bytes.text[at] ^= (char)(1 + what % 255);
+    require(whole(e.bytes.text, e.bytes.n, NULL) == before(ends, n, at));
     tfevents_free(&e);
     return 0;
 }

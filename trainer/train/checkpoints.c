@@ -124,19 +124,23 @@ static bool ends_with(const char *text, const char *end) {
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
+bool checkpoints_path(const char *directory, const char *name, char *out, size_t size) {
+    return (size_t)snprintf(out, size, "%s/checkpoints/%s.safetensors", directory, name) < size;
+}
+
 bool checkpoints_is_name(const char *which) {
     return is_own(which) || strchr(which, '/') || ends_with(which, ".safetensors") || access(which, F_OK) == 0;
 }
 
 int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size) {
     for (int i = 0; !*which && i < NAMES; i++) {
-        if ((size_t)snprintf(path, path_size, "%s/checkpoints/%s.safetensors", directory, names[i]) >= path_size) break;
+        if (!checkpoints_path(directory, names[i], path, path_size)) break;
         if (access(path, R_OK) == 0) *which = names[i];
     }
     if (!*which) return adamod__refuse("%s: the run has no checkpoint yet", directory);
-    const int n = is_own(*which) ? snprintf(path, path_size, "%s/checkpoints/%s.safetensors", directory, *which)
-                                 : snprintf(path, path_size, "%s", *which);
-    if ((size_t)n >= path_size) return adamod__refuse("%s: the path of the checkpoint is too long", directory);
+    const bool fits = is_own(*which) ? checkpoints_path(directory, *which, path, path_size)
+                                     : (size_t)snprintf(path, path_size, "%s", *which) < path_size;
+    if (!fits) return adamod__refuse("%s: the path of the checkpoint is too long", directory);
     if (access(path, R_OK) == 0) return 0;
     if (errno == ENOENT && strcmp(*which, "averaged") == 0)
         return adamod__refuse("%s: no averaged checkpoint: one is made at the end of a run with train.average",
@@ -157,7 +161,7 @@ uint64_t checkpoints_recipe_now(const char *directory) {
 int checkpoints_recipe(const char *directory, recipe *r) {
     char path[4096];
     checkpoint_meta last = {0};
-    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
+    checkpoints_path(directory, "last", path, sizeof path);
     if (checkpoint_info(path, &last, NULL) == 0 && last.replaces &&
         last.replaces == checkpoints_recipe_now(directory)) {
         return checkpoint_info(path, &last, r);
@@ -178,7 +182,7 @@ static void add_if_whole(offer *o, const char *name) {
     char path[4096];
     checkpoint_meta meta = {0};
     bool resumable;
-    snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", o->directory, name);
+    checkpoints_path(o->directory, name, path, sizeof path);
     if (strcmp(path, o->path) == 0 || access(path, R_OK)) return;
     if (checkpoint_verify(path, &resumable, &meta) || (o->resume && !resumable)) return;
     const size_t used = strlen(o->text);

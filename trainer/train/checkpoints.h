@@ -17,6 +17,9 @@
 
 /* ---- by name; directory is the run's ---- */
 
+/* DIRECTORY/checkpoints/NAME.safetensors; false: it does not fit. */
+bool checkpoints_path(const char *directory, const char *name, char *out, size_t size);
+
 /* Whether a text is a checkpoint's name, or a file or looks like one. */
 bool checkpoints_is_name(const char *which);
 

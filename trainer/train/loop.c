@@ -185,7 +185,7 @@ static int begin_writing(trainer *t, const char *const *names, int n, const adam
     if (!t->run) return 0;
     if (run_mark(t->run, t->at.mark, sizeof t->at.mark)) return -1;
     for (int i = 0; i < n; i++) {
-        snprintf(path[i], sizeof path[i], "%s/checkpoints/%s.safetensors", run_directory(t->run), names[i]);
+        checkpoints_path(t->o->directory, names[i], path[i], sizeof path[i]);
         targets[i] = (checkpoint_target){path[i], wants_states(t, names[i])};
     }
     t->writer = checkpoint_begin(targets, n, t->s.params, full ? full : t->s.optimizer, &t->at);
@@ -384,20 +384,16 @@ typedef struct tested {
     bool loaded;      /* from its checkpoint, with weights for evaluation */
 } tested;
 
-static void checkpoint_named(const trainer *t, const char *name, char *path, size_t size) {
-    snprintf(path, size, "%s/checkpoints/%s.safetensors", t->o->directory, name);
-}
-
 static int load_tested(trainer *t, tested *out, const char *name, int64_t step) {
     char path[1300];
-    checkpoint_named(t, name, path, sizeof path);
+    checkpoints_path(t->o->directory, name, path, sizeof path);
     *out = (tested){name, step, true};
     return agree(t, checkpoint_load(path, t->s.params, NULL, NULL));
 }
 
 static int average(trainer *t, tested *out) {
     char path[1300];
-    checkpoint_named(t, "averaged", path, sizeof path);
+    checkpoints_path(t->o->directory, "averaged", path, sizeof path);
     if (agree(t, t->run ? write_average(t, path) : 0)) return -1;
     int there = t->run && access(path, F_OK) == 0;
     comm_most(t->o->comm, &there, 1);
@@ -409,7 +405,7 @@ static int average(trainer *t, tested *out) {
 static int take_best(trainer *t, tested *out) {
     char path[1300];
     checkpoint_meta meta = {0};
-    checkpoint_named(t, "best", path, sizeof path);
+    checkpoints_path(t->o->directory, "best", path, sizeof path);
     int there = t->run && checkpoint_info(path, &meta, NULL) == 0 && meta.step == t->at.best_step;
     comm_most(t->o->comm, &there, 1);
     if (!there) return 0;

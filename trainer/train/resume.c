@@ -179,7 +179,7 @@ static bool last_is_lost(const resuming *s) {
 /* Whether a checkpoint is of a later update than the one the run resumes from. */
 static bool is_later(const resuming *s, const char *name, char path[PATH]) {
     checkpoint_meta meta = {0};
-    snprintf(path, PATH, "%s/checkpoints/%s.safetensors", run_directory(s->run), name);
+    checkpoints_path(run_directory(s->run), name, path, PATH);
     return checkpoint_info(path, &meta, NULL) == 0 && meta.step > s->at->step;
 }
 
@@ -199,7 +199,7 @@ static int drop_later(const resuming *s) {
  * for the recipe too: after a crash, --resume needs no other flags again. */
 static int become_last(resuming *s) {
     char path[PATH];
-    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
+    checkpoints_path(run_directory(s->run), "last", path, sizeof path);
     s->at->replaces = checkpoints_recipe_now(run_directory(s->run));
     const int failed = checkpoint_save(path, s->e->params, s->full ? s->full : s->e->optimizer, s->at);
     s->at->replaces = 0;
@@ -270,7 +270,7 @@ static int choose(resuming *s) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
     if (checkpoint_prune(path, SIZE_MAX, NULL, NULL)) return -1; /* removes temporary files */
-    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
+    checkpoints_path(run_directory(s->run), "last", path, sizeof path);
     if (s->o->from || access(path, F_OK) == 0 || last_is_lost(s)) return go_on(s, s->o->from ? s->o->from : "last");
     return begin_again(s);
 }
@@ -294,7 +294,7 @@ int resume_follow(experiment *e, const char *directory, const checkpoint_meta *a
     checkpoint_meta found = {.recipe = &e->recipe, .except = at->except, .fingerprint = at->fingerprint};
     char path[PATH];
     if (at->step == 0) return resume_init(e);
-    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
+    checkpoints_path(directory, "last", path, sizeof path);
     adamod_optimizer *full = NULL;
     if (e->shard && shard_full(e->shard, &full)) return -1;
     int failed = checkpoint_load(path, e->params, full ? full : e->optimizer, &found);

@@ -56,9 +56,9 @@ int run_append(run *r, int index, json *j, tfevents *e) {
     json_end_line(j);
     const int64_t before = r->file[index].size;
     int status = 0;
-    if (j->failed || e->failed) status = run_fail_at(r, r->file[index].name, "cannot write", ENOMEM);
+    if (j->failed || e->bytes.failed) status = run_fail_at(r, r->file[index].name, "cannot write", ENOMEM);
     if (!status) status = append(r, index, j->text, j->n);
-    if (!status && e->n && (status = append(r, RUN_EVENTS, e->data, e->n))) {
+    if (!status && e->bytes.n && (status = append(r, RUN_EVENTS, e->bytes.text, e->bytes.n))) {
         if (!adamod__file_cut(r->file[index].fd, (uint64_t)before)) r->file[index].size = before;
     }
     json_free(j);
@@ -149,8 +149,8 @@ static int begin_events(run *r) {
     tfevents e = {0};
     if (r->file[RUN_EVENTS].size) return 0;
     tfevents_version(&e, r->started);
-    const int status = e.failed ? run_fail_at(r, r->file[RUN_EVENTS].name, "cannot write", ENOMEM)
-                                : append(r, RUN_EVENTS, e.data, e.n);
+    const int status = e.bytes.failed ? run_fail_at(r, r->file[RUN_EVENTS].name, "cannot write", ENOMEM)
+                                      : append(r, RUN_EVENTS, e.bytes.text, e.bytes.n);
     tfevents_free(&e);
     return status;
 }

@@ -37,26 +37,9 @@ static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ea
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------------- */
 
-void tfevents_free(tfevents *e) {
-    free(e->data);
-    *e = (tfevents){0};
-}
+void tfevents_free(tfevents *e) { adamod__buffer_free(&e->bytes); }
 
-static bool reserve(tfevents *e, size_t n) {
-    if (e->failed || e->room - e->n >= n) return !e->failed;
-    const size_t room = 2 * (e->n + n) + 256;
-    unsigned char *grown = realloc(e->data, room);
-    if (!grown) return e->failed = true, false;
-    e->data = grown;
-    e->room = room;
-    return true;
-}
-
-static void add(tfevents *e, const void *data, size_t n) {
-    if (!reserve(e, n)) return;
-    memcpy(e->data + e->n, data, n);
-    e->n += n;
-}
+static void add(tfevents *e, const void *data, size_t n) { adamod__buffer_add(&e->bytes, data, n); }
 
 static void put_little(unsigned char *out, uint64_t x, int bytes) {
     for (int i = 0; i < bytes; i++) out[i] = (unsigned char)(x >> (8 * i));
@@ -110,31 +93,31 @@ static void add_text(tfevents *e, int field, const char *text) {
 /* A message or packed numbers: begin_nested returns the start of the content, end_nested inserts the length before it. */
 static size_t begin_nested(tfevents *e, int field) {
     add_field(e, field, WIRE_BYTES);
-    return e->n;
+    return e->bytes.n;
 }
 
 static void end_nested(tfevents *e, size_t start) {
     unsigned char length[10];
-    const size_t content = e->n - start, n = (size_t)varint(content, length);
-    if (!reserve(e, n)) return;
-    memmove(e->data + start + n, e->data + start, content);
-    memcpy(e->data + start, length, n);
-    e->n += n;
+    const size_t content = e->bytes.n - start, n = (size_t)varint(content, length);
+    add(e, length, n);
+    if (e->bytes.failed) return;
+    memmove(e->bytes.text + start + n, e->bytes.text + start, content);
+    memcpy(e->bytes.text + start, length, n);
 }
 
 /* ---- Records ----------------------------------------------------------------------------------------------------- */
 
 static void begin_record(tfevents *e, double wall_time) {
-    e->record = e->n;
+    e->record = e->bytes.n;
     const unsigned char header[HEADER] = {0};
     add(e, header, sizeof header);
     add_double(e, EVENT_WALL_TIME, wall_time);
 }
 
 static void end_record(tfevents *e) {
-    if (e->failed) return;
-    unsigned char *header = e->data + e->record;
-    const size_t n = e->n - e->record - HEADER;
+    if (e->bytes.failed) return;
+    unsigned char *header = (unsigned char *)e->bytes.text + e->record;
+    const size_t n = e->bytes.n - e->record - HEADER;
     put_little(header, n, 8);
     put_little(header + 8, masked(tfevents_crc32c(header, 8)), 4);
     add_little(e, masked(tfevents_crc32c(header + HEADER, n)), FOOTER);

@@ -8,19 +8,17 @@
  *     tfevents_begin(&e, now, step);
  *     tfevents_scalar(&e, "train/loss", 0.5);
  *     tfevents_end(&e);
- *     write(fd, e.data, e.n); */
+ *     write(fd, e.bytes.text, e.bytes.n); */
 #ifndef ADAMOD_TFEVENTS_H
 #define ADAMOD_TFEVENTS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "core/buffer.h"
+
 #include <stdint.h>
 
 typedef struct tfevents {
-    unsigned char *data;
-    size_t n, room;
+    adamod__buffer bytes;
     size_t record, summary; /* begin of the current record and of its summary */
-    bool failed;            /* memory ran out */
 } tfevents;
 
 void tfevents_free(tfevents *e);
