@@ -458,45 +458,54 @@ static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wa
     return adamod__context("%s: made with another recipe: ", path);
 }
 
-static bool is_skipped(const checkpoint_weights *how, const char *name) {
-    return how && how->skip && key_matches(how->skip, name);
+/* A file to load. */
+typedef struct loading {
+    const char *path;
+    adamod__st_file file;
+    nn_params *params;
+    const checkpoint_weights *how; /* NULL: all weights */
+    bool goes_on;                  /* to continue training */
+} loading;
+
+static bool is_skipped(const loading *l, const char *name) {
+    return l->how && l->how->skip && key_matches(l->how->skip, name);
 }
 
 /* Whether all parameters that the fingerprint is about are skipped. */
-static bool skips_meaning(const checkpoint_weights *how, const nn_params *params) {
-    bool skips = how->meaning != NULL;
-    for (int i = 0; skips && i < params->n; i++) {
-        const char *name = params->list[i].name;
-        skips = !key_matches(how->meaning, name) || is_skipped(how, name);
+static bool skips_meaning(const loading *l) {
+    bool skips = l->how->meaning != NULL;
+    for (int i = 0; skips && i < l->params->n; i++) {
+        const char *name = l->params->list[i].name;
+        skips = !key_matches(l->how->meaning, name) || is_skipped(l, name);
     }
     return skips;
 }
 
-static int check_meaning(const adamod__st_file *file, const nn_params *params, const checkpoint_weights *how,
-                         const char *path) {
+static int check_meaning(const loading *l) {
+    const checkpoint_weights *how = l->how;
     checkpoint_meta found = {0};
-    if (!is_checkpoint(file)) return 0;
-    if (checkpoint_read_metadata(file, &found, path)) return -1;
+    if (!is_checkpoint(&l->file)) return 0;
+    if (checkpoint_read_metadata(&l->file, &found, l->path)) return -1;
     if (!how || !how->fingerprint || !found.fingerprint || how->fingerprint == found.fingerprint) return 0;
-    if (skips_meaning(how, params)) return 0;
-    return adamod__refuse("%s: made with %s%s%s", path, how->other, *how->way_out ? "; " : "", how->way_out);
+    if (skips_meaning(l)) return 0;
+    return adamod__refuse("%s: made with %s%s%s", l->path, how->other, *how->way_out ? "; " : "", how->way_out);
 }
 
 /* Fails unless the file has the parameter or state, under this name, with type and shape. */
-static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const char *path) {
-    const adamod__st_entry *e = adamod__st_find(file, name);
+static int check_tensor(const loading *l, const char *name, const nn_param *p) {
+    const adamod__st_entry *e = adamod__st_find(&l->file, name);
     char has[128], wants[128];
     if (!e) {
-        return adamod__refuse("%s: from another model: it has no %s '%s'", path,
+        return adamod__refuse("%s: from another model: it has no %s '%s'", l->path,
                               checkpoint_is_state(name) ? "persistent state" : "parameter", p->name);
     }
     if (e->dtype != ADAMOD__ST_F32) {
-        return adamod__refuse("%s: '%s' is %s, expected F32", path, name, adamod__st_dtype_name(e->dtype));
+        return adamod__refuse("%s: '%s' is %s, expected F32", l->path, name, adamod__st_dtype_name(e->dtype));
     }
     if (e->ndim == p->ndim && memcmp(e->shape, p->shape, (size_t)p->ndim * sizeof *p->shape) == 0) return 0;
     shape_text(e->ndim, e->shape, has);
     shape_text(p->ndim, p->shape, wants);
-    return adamod__refuse("%s: from another model: '%s' has shape %s, expected %s", path, name, has, wants);
+    return adamod__refuse("%s: from another model: '%s' has shape %s, expected %s", l->path, name, has, wants);
 }
 
 /* Whether the model has what the file calls name. */
@@ -509,38 +518,41 @@ static bool is_known(const nn_params *params, const char *name) {
 static bool is_wanted(const nn_param *state, bool goes_on) { return goes_on || !state->carried; }
 
 /* Like check_tensor; if the parameter's meaning may explain another shape, the message has the way out. */
-static int check_param(const adamod__st_file *file, const nn_param *p, const checkpoint_weights *how,
-                       const char *path) {
-    if (is_skipped(how, p->name) || !check_tensor(file, p->name, p, path)) return 0;
+static int check_param(const loading *l, const nn_param *p) {
+    const checkpoint_weights *how = l->how;
+    if (is_skipped(l, p->name) || !check_tensor(l, p->name, p)) return 0;
     const bool means = how && how->meaning && *how->way_out &&
-                       !is_checkpoint(file) && /* else the meaning is the same */
+                       !is_checkpoint(&l->file) && /* else the meaning is the same */
                        key_matches(how->meaning, p->name);
     return means ? adamod__refuse("%s; %s", adamod__last_message(), how->way_out) : -1;
 }
 
 /* Fails unless the file has every parameter and state that is not skipped, and no other parameter. If training goes on,
  * it must have no other state either. */
-static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
-                        const checkpoint_weights *how, const char *path) {
+static int check_params(const loading *l) {
+    const adamod__st_file *file = &l->file;
+    const nn_params *params = l->params;
     char name[256];
     for (int i = 0; i < params->n; i++) {
-        if (check_param(file, &params->list[i], how, path)) return -1;
+        if (check_param(l, &params->list[i])) return -1;
     }
     for (int i = 0; i < params->n_states; i++) {
-        if (!is_wanted(&params->states[i], goes_on) || is_skipped(how, params->states[i].name)) continue;
-        if (!state_name(&params->states[i], name) || check_tensor(file, name, &params->states[i], path)) return -1;
+        const nn_param *state = &params->states[i];
+        if (!is_wanted(state, l->goes_on) || is_skipped(l, state->name)) continue;
+        if (!state_name(state, name) || check_tensor(l, name, state)) return -1;
     }
     size_t others = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
-        others += checkpoint_is_param(file->entries[i].name) || (checkpoint_is_state(file->entries[i].name) && goes_on);
+        others +=
+            checkpoint_is_param(file->entries[i].name) || (checkpoint_is_state(file->entries[i].name) && l->goes_on);
     }
-    if (others == (size_t)params->n + (goes_on ? (size_t)params->n_states : 0)) return 0;
+    if (others == (size_t)params->n + (l->goes_on ? (size_t)params->n_states : 0)) return 0;
     for (size_t i = 0; i < file->n_entries; i++) {
         const char *found = file->entries[i].name;
-        if (checkpoint_is_optimizers(found) || (checkpoint_is_state(found) && !goes_on) || is_known(params, found) ||
-            is_skipped(how, found))
+        if (checkpoint_is_optimizers(found) || (checkpoint_is_state(found) && !l->goes_on) || is_known(params, found) ||
+            is_skipped(l, found))
             continue;
-        return adamod__refuse("%s: from another model: this one has no %s '%.80s'", path,
+        return adamod__refuse("%s: from another model: this one has no %s '%.80s'", l->path,
                               checkpoint_is_state(found) ? "persistent state" : "parameter",
                               checkpoint_is_state(found) ? found + strlen(state_part) : found);
     }
@@ -549,21 +561,21 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
 
 /* Reads all parameters, in the layout of params->data, then all states; to be freed. Those that are not loaded keep their
  * values. */
-static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
-                          const checkpoint_weights *how, const char *path) {
+static float *read_params(const loading *l) {
+    const nn_params *params = l->params;
     float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
     char name[256];
-    if (!data) (void)checkpoint_fail_memory(path);
+    if (!data) (void)checkpoint_fail_memory(l->path);
     for (int i = 0; data && i < params->n + params->n_states; i++) {
         const bool state = i >= params->n;
         const nn_param *p = state ? &params->states[i - params->n] : &params->list[i];
         float *at = data + (state ? params->count : 0) + p->offset;
-        if ((state && !is_wanted(p, goes_on)) || is_skipped(how, p->name)) {
+        if ((state && !is_wanted(p, l->goes_on)) || is_skipped(l, p->name)) {
             memcpy(at, (state ? params->state_data : params->data) + p->offset, (size_t)p->count * sizeof *at);
             continue;
         }
-        const adamod__st_entry *e = adamod__st_find(file, state && state_name(p, name) ? name : p->name);
-        if (!adamod__st_read(file, e, at)) continue;
+        const adamod__st_entry *e = adamod__st_find(&l->file, state && state_name(p, name) ? name : p->name);
+        if (!adamod__st_read(&l->file, e, at)) continue;
         free(data);
         data = NULL;
     }
@@ -597,41 +609,38 @@ int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *paramet
     return failed ? -1 : 0;
 }
 
-static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data,
-                                const checkpoint_weights *how, const char *path) {
+static int all_to_evaluate_with(const loading *l, float *data) {
     int status = 0;
-    for (int i = 0; !status && i < params->n; i++) {
-        const nn_param *p = &params->list[i];
-        if (is_skipped(how, p->name)) continue;
-        status = checkpoint_to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, path);
+    for (int i = 0; !status && i < l->params->n; i++) {
+        const nn_param *p = &l->params->list[i];
+        if (is_skipped(l, p->name)) continue;
+        status = checkpoint_to_evaluate_with(&l->file, p->name, data + p->offset, (size_t)p->count, l->path);
     }
     return status;
 }
 
 /* Whether evaluation reads this tensor. */
-static bool is_used(const nn_params *params, const char *name) {
-    const nn_param *state = checkpoint_is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) : NULL;
-    return is_known(params, name) && (!state || is_wanted(state, false));
+static bool is_used(const loading *l, const char *name) {
+    const bool is_state = checkpoint_is_state(name);
+    const char *own = is_state ? name + strlen(state_part) : name;
+    const nn_param *state = is_state ? nn_params_find_state(l->params, own) : NULL;
+    return !checkpoint_is_optimizers(name) && is_known(l->params, name) && (!state || is_wanted(state, false)) &&
+           !is_skipped(l, own);
 }
 
-/* Whether a tensor of the file belongs to something skipped. */
-static bool may_skip(const checkpoint_weights *how, const char *name) {
-    return is_skipped(how, checkpoint_is_state(name) ? name + strlen(state_part) : name);
-}
-
-/* Reads the tensors that are not loaded, as they must be undamaged too; all: every tensor. */
-static int verify(const adamod__st_file *file, bool all, const nn_params *params, const checkpoint_weights *how,
-                  const char *path) {
+/* Reads the tensors that are not loaded, as they must be undamaged too; without parameters, every tensor. */
+static int verify(const loading *l) {
+    const adamod__st_file *file = &l->file;
     uint64_t most = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
         const uint64_t bytes = file->entries[i].end - file->entries[i].begin;
         if (bytes > most) most = bytes;
     }
     char *block = malloc((size_t)most + 1);
-    int status = block ? 0 : checkpoint_fail_memory(path);
+    int status = block ? 0 : checkpoint_fail_memory(l->path);
     for (size_t i = 0; !status && i < file->n_entries; i++) {
         const adamod__st_entry *e = &file->entries[i];
-        if (!all && !checkpoint_is_optimizers(e->name) && is_used(params, e->name) && !may_skip(how, e->name)) continue;
+        if (l->params && is_used(l, e->name)) continue;
         if (adamod__st_read(file, e, block)) status = -1;
     }
     free(block);
@@ -651,24 +660,28 @@ static int store(nn_params *params, const float *data) {
     return nn_params_store(params);
 }
 
-static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
-                const char *path) {
+/* Loads a file that has passed all checks. */
+static int take(const loading *l, adamod_optimizer *optimizer) {
+    if (!optimizer && verify(l)) return -1;
+    float *data = read_params(l);
+    if (!data) return -1;
+    int status = optimizer ? adamod__state_restore(optimizer, &l->file, l->path, optimizer_part) ? -1 : 0
+                           : all_to_evaluate_with(l, data);
+    if (!status) status = store(l->params, data);
+    free(data);
+    return status;
+}
+
+static int load(const loading *l, adamod_optimizer *optimizer, checkpoint_meta *meta) {
     checkpoint_meta found = {0};
-    const bool goes_on = optimizer || (meta && meta->recipe); /* also with a new optimizer */
-    if (checkpoint_read_metadata(file, &found, path) || (meta && check_metadata(file, meta, &found, path))) return -1;
-    if (check_params(file, params, goes_on, NULL, path)) return -1;
-    if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
+    if (checkpoint_read_metadata(&l->file, &found, l->path)) return -1;
+    if ((meta && check_metadata(&l->file, meta, &found, l->path)) || check_params(l)) return -1;
+    if (optimizer && !adamod__st_metadata(&l->file, "optimizer/rule")) {
         return adamod__refuse(
             "%s: it has only parameters, no optimizer state to resume from: only --reset optimizer goes on from it",
-            path);
+            l->path);
     }
-    if (!optimizer && verify(file, false, params, NULL, path)) return -1;
-    float *data = read_params(file, params, goes_on, NULL, path);
-    if (!data) return -1;
-    int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, NULL, path);
-    if (optimizer && adamod__state_restore(optimizer, file, path, optimizer_part)) status = -1;
-    if (!status) status = store(params, data);
-    free(data);
+    const int status = take(l, optimizer);
     if (status || !meta) return status;
     found.recipe = meta->recipe;
     found.except = meta->except;
@@ -676,43 +689,35 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     return 0;
 }
 
-int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta) {
-    adamod__st_file file;
-    if (!params->data) return adamod__refuse("%s: the parameters have no memory yet", path);
-    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file)) return -1;
-    const int status = load(&file, params, optimizer, meta, path);
-    adamod__st_close(&file);
-    return status;
+static int open_to_load(loading *l) {
+    if (!l->params->data) return adamod__refuse("%s: the parameters have no memory yet", l->path);
+    return adamod__st_open_within(l->path, CHECKPOINT_MOST_HEADER, &l->file) ? -1 : 0;
 }
 
-static int load_weights(const adamod__st_file *file, nn_params *params, const checkpoint_weights *how,
-                        const char *path) {
-    if (check_meaning(file, params, how, path) || check_params(file, params, false, how, path) ||
-        verify(file, false, params, how, path))
-        return -1;
-    float *data = read_params(file, params, false, how, path);
-    int status = data ? all_to_evaluate_with(file, params, data, how, path) : -1;
-    if (!status) status = store(params, data);
-    free(data);
+int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta) {
+    const bool goes_on = optimizer || (meta && meta->recipe); /* also with a new optimizer */
+    loading l = {.path = path, .params = params, .goes_on = goes_on};
+    if (open_to_load(&l)) return -1;
+    const int status = load(&l, optimizer, meta);
+    adamod__st_close(&l.file);
     return status;
 }
 
 int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how) {
-    adamod__st_file file;
-    if (!params->data) return adamod__refuse("%s: the parameters have no memory yet", path);
-    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file)) return -1;
-    const int status = load_weights(&file, params, how, path);
-    adamod__st_close(&file);
+    loading l = {.path = path, .params = params, .how = how};
+    if (open_to_load(&l)) return -1;
+    const int status = check_meaning(&l) || check_params(&l) ? -1 : take(&l, NULL);
+    adamod__st_close(&l.file);
     return status;
 }
 
 int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta) {
-    adamod__st_file file;
-    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file)) return -1;
-    int status = checkpoint_read_metadata(&file, meta, path);
-    if (!status) status = verify(&file, true, NULL, NULL, path);
-    *resumable = !status && adamod__st_metadata(&file, "optimizer/rule");
-    adamod__st_close(&file);
+    loading l = {.path = path};
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &l.file)) return -1;
+    int status = checkpoint_read_metadata(&l.file, meta, path);
+    if (!status) status = verify(&l);
+    *resumable = !status && adamod__st_metadata(&l.file, "optimizer/rule");
+    adamod__st_close(&l.file);
     return status;
 }
 
