@@ -6,9 +6,6 @@
 #ifndef ADAMOD_MPI_H
 #define ADAMOD_MPI_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 typedef void *mpi_handle;
 
 typedef struct mpi {

@@ -3,7 +3,6 @@
 #ifndef ADAMOD_MEAN_LOSS_H
 #define ADAMOD_MEAN_LOSS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* path: of metrics.jsonl; step: the last update. *out is NAN if there is no loss. */

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static bool on_device(const experiment *s) { return s->params->on_device; }
 

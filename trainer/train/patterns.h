@@ -4,8 +4,6 @@
 
 #include "nn/nn.h"
 
-#include <stddef.h>
-
 /* Fails if a pattern matches no parameter; the message begins with key and suggests names. */
 int patterns_check(const nn_params *params, const char *key, const char *patterns);
 

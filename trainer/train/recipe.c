@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "core/edit_distance.h"
-#include "support/text.h"
 #include "train/task.h"
 
 #include <ctype.h>
