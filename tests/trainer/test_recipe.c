@@ -764,6 +764,49 @@ TEST(a_failed_call_changes_nothing) {
     CHECK(recipes_equal(&r, &before, true));
 }
 
+/* Enums have the order of their choices. */
+TEST(choices_become_enums) {
+    const struct {
+        const char *assignment;
+        size_t offset;
+        int value;
+    } all[] = {{"train.sum=ordered", offsetof(recipe, train.sum), COMM_ORDERED},
+               {"train.sum=fast", offsetof(recipe, train.sum), COMM_FAST},
+               {"train.overlap=auto", offsetof(recipe, train.overlap), OVERLAP_AUTO},
+               {"train.overlap=on", offsetof(recipe, train.overlap), OVERLAP_ON},
+               {"train.overlap=off", offsetof(recipe, train.overlap), OVERLAP_OFF},
+               {"train.comm=auto", offsetof(recipe, train.comm), SUM_BY_ANY},
+               {"train.comm=mpi", offsetof(recipe, train.comm), SUM_BY_MPI},
+               {"train.comm=nccl", offsetof(recipe, train.comm), SUM_BY_NCCL},
+               {"train.precision=auto", offsetof(recipe, train.precision), PRECISION_AUTO},
+               {"train.precision=full", offsetof(recipe, train.precision), PRECISION_FULL},
+               {"train.precision=tf32", offsetof(recipe, train.precision), PRECISION_TF32},
+               {"train.precision=mixed", offsetof(recipe, train.precision), PRECISION_MIXED},
+               {"train.nonfinite=stop", offsetof(recipe, train.nonfinite), STOP_TRAINING},
+               {"train.nonfinite=skip", offsetof(recipe, train.nonfinite), SKIP_UPDATE}};
+    OWNED_RECIPE r = {0};
+    recipe_defaults(&r, tasks_all);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int value;
+        CHECK_INT(set(&r, all[i].assignment), 0);
+        memcpy(&value, (const char *)&r + all[i].offset, sizeof value);
+        if (!CHECK_INT(value, all[i].value)) puts(all[i].assignment);
+        check_round_trip(&r);
+    }
+}
+
+TEST(a_copy_is_a_recipe_of_its_own) {
+    OWNED_RECIPE r = {0}, copy = {0};
+    CHECK_INT(parse(&r, "model: {d: 64}\noptimizer: {lr: 3, schedule: {lr: constant}}\n"), 0);
+    CHECK_INT(recipe_copy(&copy, &r), 0);
+    CHECK(recipes_equal(&r, &copy, true));
+    CHECK_INT(set(&copy, "optimizer.lr=4") || set(&copy, "model.d=32") || set(&copy, "optimizer.eps=1"), 0);
+    CHECK_STR(r.optimizer.options.at[0].value, "3");
+    CHECK_INT(r.optimizer.options.n, 1);
+    CHECK_INT(MODEL(r).d, 64);
+    CHECK_INT(MODEL(copy).d, 32);
+}
+
 TEST(a_second_file_forgets_the_lines_of_the_first) {
     OWNED_RECIPE r = {0};
     CHECK_INT(parse(&r, "model: {heads: 3}\noptimizer: {lr: 3}\n"), 0);
@@ -862,5 +905,6 @@ RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_s
           ENTRY(lists_and_sections_stand_where_they_belong), ENTRY(yaml_that_recipes_do_not_need_is_refused),
           ENTRY(malformed_yaml_gets_line_and_column), ENTRY(texts_are_one_line_of_utf8),
           ENTRY(the_library_checks_the_optimizer), ENTRY(keys_must_fit_together), ENTRY(too_many_options_are_refused),
-          ENTRY(a_failed_call_changes_nothing), ENTRY(a_second_file_forgets_the_lines_of_the_first),
-          ENTRY(files_that_are_no_recipes_are_refused), ENTRY(what_may_differ_when_a_run_is_resumed))
+          ENTRY(a_failed_call_changes_nothing), ENTRY(choices_become_enums), ENTRY(a_copy_is_a_recipe_of_its_own),
+          ENTRY(a_second_file_forgets_the_lines_of_the_first), ENTRY(files_that_are_no_recipes_are_refused),
+          ENTRY(what_may_differ_when_a_run_is_resumed))
