@@ -1,9 +1,6 @@
 /* class_tables.c - classifiers, class by class: how often each class is recognized, which are taken for which, and the
  * mistakes that the model was surest of. Tables, so that they need no gnuplot and can be read aloud; of many classes what
- * is taken for what is a picture.
- *
- * SPDX-License-Identifier: MIT
- */
+ * is taken for what is a picture. */
 #include "report/page.h"
 
 #include <math.h>

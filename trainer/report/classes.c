@@ -1,7 +1,4 @@
-/* classes.c - see classes.h. Keys may come in any order, so what must fit together is checked at the end.
- *
- * SPDX-License-Identifier: MIT
- */
+/* classes.c - see classes.h. Keys may come in any order, so what must fit together is checked at the end. */
 #include "report/classes.h"
 
 #include "support/base64.h"

@@ -1,8 +1,5 @@
 /* classes.h - how a classifier did, class by class: the file classes.json of a run directory. A task that classifies
- * writes it once, with what it tests at the end; train/run.h and docs/training.md have the format.
- *
- * SPDX-License-Identifier: MIT
- */
+ * writes it once, with what it tests at the end; train/run.h and docs/training.md have the format. */
 #ifndef ADAMOD_REPORT_CLASSES_H
 #define ADAMOD_REPORT_CLASSES_H
 

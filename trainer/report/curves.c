@@ -2,10 +2,7 @@
  * scripts.
  *
  * Of training, a variant of one run is a thin line, every recorded update, and a smoothed one upon it; a variant of several runs is
- * the median of their smoothed lines, in a band from the smallest to the largest. Evaluations are joined dots.
- *
- * SPDX-License-Identifier: MIT
- */
+ * the median of their smoothed lines, in a band from the smallest to the largest. Evaluations are joined dots. */
 #include "report/panels.h"
 
 #include "core/error.h"

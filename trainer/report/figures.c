@@ -1,7 +1,4 @@
-/* figures.c - see figures.h: colours, files, gnuplot.
- *
- * SPDX-License-Identifier: MIT
- */
+/* figures.c - see figures.h: colours, files, gnuplot. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,8 +1,5 @@
 /* figures.h - the figures: numbers into data files, gnuplot scripts that draw them, and the drawings made fit for the
- * page. Everything stays in PAGE-figures, so that a figure can be restyled and drawn again by hand.
- *
- * SPDX-License-Identifier: MIT
- */
+ * page. Everything stays in PAGE-figures, so that a figure can be restyled and drawn again by hand. */
 #ifndef ADAMOD_FIGURES_H
 #define ADAMOD_FIGURES_H
 

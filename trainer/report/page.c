@@ -1,8 +1,5 @@
 /* page.c - one HTML file that needs nothing else: style, figures and tables within it, and a script that it can do
- * without; light or dark, wide or narrow as the reader's screen is.
- *
- * SPDX-License-Identifier: MIT
- */
+ * without; light or dark, wide or narrow as the reader's screen is. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

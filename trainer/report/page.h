@@ -1,7 +1,4 @@
-/* page.h - the parts of the page, each written to a stream of HTML.
- *
- * SPDX-License-Identifier: MIT
- */
+/* page.h - the parts of the page, each written to a stream of HTML. */
 #ifndef ADAMOD_PAGE_H
 #define ADAMOD_PAGE_H
 

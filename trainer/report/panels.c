@@ -1,7 +1,3 @@
-/* panels.c - see panels.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "report/panels.h"
 
 #include "core/error.h"

@@ -1,7 +1,4 @@
-/* panels.h - a panel of a figure: lines of variants over an axis, as a gnuplot script.
- *
- * SPDX-License-Identifier: MIT
- */
+/* panels.h - a panel of a figure: lines of variants over an axis, as a gnuplot script. */
 #ifndef ADAMOD_PANELS_H
 #define ADAMOD_PANELS_H
 

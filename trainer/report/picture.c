@@ -1,8 +1,5 @@
 /* picture.c - small pictures within the page, as PNG in data URIs. Nothing is compressed: a few kilobytes of pixels are
- * not worth a compressor.
- *
- * SPDX-License-Identifier: MIT
- */
+ * not worth a compressor. */
 #include "report/page.h"
 
 #include "support/base64.h"

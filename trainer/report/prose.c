@@ -1,8 +1,5 @@
 /* prose.c - the sentences of the page: what came of the variants, and what to see in the figures. They state what was
- * measured in these runs, and nothing else.
- *
- * SPDX-License-Identifier: MIT
- */
+ * measured in these runs, and nothing else. */
 #include "report/page.h"
 
 #include <math.h>

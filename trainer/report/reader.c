@@ -1,7 +1,3 @@
-/* reader.c - see reader.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "report/reader_parts.h"
 
 #include "core/error.h"

@@ -6,10 +6,7 @@
  * metrics that its caller knows.
  *
  * However large the files are, a run takes a few megabytes: long curves are thinned, histograms of neighbouring updates
- * left out.
- *
- * SPDX-License-Identifier: MIT
- */
+ * left out. */
 #ifndef ADAMOD_READER_H
 #define ADAMOD_READER_H
 

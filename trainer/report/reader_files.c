@@ -1,7 +1,4 @@
-/* reader_files.c - see reader_parts.h: files, their lines and their JSON.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_files.c - see reader_parts.h: files, their lines and their JSON. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

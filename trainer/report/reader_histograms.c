@@ -1,7 +1,4 @@
-/* reader_histograms.c - see reader_parts.h: histograms of learning rates.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_histograms.c - see reader_parts.h: histograms of learning rates. */
 #include "report/reader_parts.h"
 
 #include <math.h>

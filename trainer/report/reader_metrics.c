@@ -1,7 +1,4 @@
-/* reader_metrics.c - see reader_parts.h: curves, and what a run came to.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_metrics.c - see reader_parts.h: curves, and what a run came to. */
 #include "report/reader_parts.h"
 
 #include <math.h>

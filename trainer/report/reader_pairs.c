@@ -1,7 +1,4 @@
-/* reader_pairs.c - see reader_parts.h: keys and values, and what is read as such: machine.json, data.json, vocabularies.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_pairs.c - see reader_parts.h: keys and values, and what is read as such: machine.json, data.json, vocabularies. */
 #include "report/reader_parts.h"
 
 #include "core/error.h"

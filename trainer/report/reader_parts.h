@@ -1,7 +1,4 @@
-/* reader_parts.h - what the files of the reader share: how a run's files are opened, and what each of them is read by.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_parts.h - what the files of the reader share: how a run's files are opened, and what each of them is read by. */
 #ifndef ADAMOD_READER_PARTS_H
 #define ADAMOD_READER_PARTS_H
 

@@ -1,7 +1,4 @@
-/* reader_recipe.c - see reader_parts.h: recipe.yaml.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_recipe.c - see reader_parts.h: recipe.yaml. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

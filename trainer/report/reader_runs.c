@@ -1,7 +1,4 @@
-/* reader_runs.c - see reader.h: directories of runs.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_runs.c - see reader.h: directories of runs. */
 #define _FILE_OFFSET_BITS 64 /* names in directories of large file systems */
 
 #include "report/reader_parts.h"

@@ -1,7 +1,4 @@
-/* reader_samples.c - see reader_parts.h: what a model answered.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_samples.c - see reader_parts.h: what a model answered. */
 #include "report/reader_parts.h"
 
 #include <math.h>

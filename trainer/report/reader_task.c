@@ -1,7 +1,4 @@
-/* reader_task.c - see reader_parts.h: what a run says that it measures.
- *
- * SPDX-License-Identifier: MIT
- */
+/* reader_task.c - see reader_parts.h: what a run says that it measures. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

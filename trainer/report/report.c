@@ -1,7 +1,3 @@
-/* report.c - see report.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "report/report.h"
 
 #include "core/error.h"

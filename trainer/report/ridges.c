@@ -1,9 +1,6 @@
 /* ridges.c - learning rates of all elements as the paper's Figures 1 and 3 show them: a histogram of each of some
  * updates, one before the other, the first at the back. All panels have the same axes, but for heights that would flatten
- * those of others.
- *
- * SPDX-License-Identifier: MIT
- */
+ * those of others. */
 #include "report/figures.h"
 
 #include "core/error.h"

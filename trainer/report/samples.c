@@ -1,8 +1,5 @@
 /* samples.c - what models answered, beside what they were given and what they should have said, with the difference
- * marked: by words, or by characters where those are what the model reads and writes.
- *
- * SPDX-License-Identifier: MIT
- */
+ * marked: by words, or by characters where those are what the model reads and writes. */
 #include "report/page.h"
 
 #include "support/text.h"

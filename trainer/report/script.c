@@ -1,7 +1,4 @@
-/* script.c - the page's script; see page.h. tests/trainer/test_report_page.py checks its hash.
- *
- * SPDX-License-Identifier: MIT
- */
+/* script.c - the page's script; see page.h. tests/trainer/test_report_page.py checks its hash. */
 #include "report/page.h"
 
 const char page_script_hash[] = "sha256-fcNeHUoQ/fYExAkeAdXkEozEH/3u5ahFUk4N+e2J8rI=";

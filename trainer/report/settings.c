@@ -1,8 +1,5 @@
 /* settings.c - what the runs were made with: how the variants differ, recipes, machines, and the commands that make
- * them again.
- *
- * SPDX-License-Identifier: MIT
- */
+ * them again. */
 #include "report/page.h"
 
 #include <ctype.h>

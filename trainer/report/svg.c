@@ -1,9 +1,6 @@
 /* svg.c - gnuplot's SVG for the page: without what HTML has no use for, text and axes in the colour of the page's text,
  * and the colours of variants by name, so that one style serves light and dark. Only elements and attributes that are
- * listed here pass.
- *
- * SPDX-License-Identifier: MIT
- */
+ * listed here pass. */
 #include "report/figures.h"
 
 #include "support/text.h"

@@ -1,7 +1,4 @@
-/* table.c - the table of results, as cells for the page and as text for a terminal; see variants.h.
- *
- * SPDX-License-Identifier: MIT
- */
+/* table.c - the table of results, as cells for the page and as text for a terminal; see variants.h. */
 #include "report/variants.h"
 
 #include "core/error.h"

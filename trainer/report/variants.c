@@ -1,7 +1,3 @@
-/* variants.c - see variants.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

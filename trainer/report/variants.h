@@ -1,7 +1,4 @@
-/* variants.h - runs in order: which are seeds of one another, and what each variant came to.
- *
- * SPDX-License-Identifier: MIT
- */
+/* variants.h - runs in order: which are seeds of one another, and what each variant came to. */
 #ifndef ADAMOD_VARIANTS_H
 #define ADAMOD_VARIANTS_H
 

@@ -1,8 +1,5 @@
 /* class_report.h - what a classifier took for what, and its surest mistakes: gathered answer by answer, then written as
- * classes.json of a run (train/run.h).
- *
- * SPDX-License-Identifier: MIT
- */
+ * classes.json of a run (train/run.h). */
 #ifndef ADAMOD_CLASS_REPORT_H
 #define ADAMOD_CLASS_REPORT_H
 

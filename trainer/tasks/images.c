@@ -1,7 +1,4 @@
-/* images.c - see images.h: keys, graphs, batches and scores.
- *
- * SPDX-License-Identifier: MIT
- */
+/* images.c - see images.h: keys, graphs, batches and scores. */
 #include "tasks/images.h"
 
 #include "support/clock.h"

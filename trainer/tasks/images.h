@@ -2,10 +2,7 @@
  * generated shapes, classified by a network of any kind.
  *
  * All pictures of a run lie in one block of bytes, which a graph reads as a constant; a split is a list of places in it. So
- * a batch is a few numbers, and on a device the pictures are there once.
- *
- * SPDX-License-Identifier: MIT
- */
+ * a batch is a few numbers, and on a device the pictures are there once. */
 #ifndef ADAMOD_IMAGES_H
 #define ADAMOD_IMAGES_H
 

@@ -1,7 +1,4 @@
-/* images_bench.c - pictures for `adamod bench train`: the paper's two networks on generated shapes.
- *
- * SPDX-License-Identifier: MIT
- */
+/* images_bench.c - pictures for `adamod bench train`: the paper's two networks on generated shapes. */
 #include "models/densenet.h"
 #include "models/resnet.h"
 #include "tasks/images.h"

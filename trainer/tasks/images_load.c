@@ -1,7 +1,4 @@
-/* images_load.c - the pictures of a recipe, and which of them are for what: see images.h.
- *
- * SPDX-License-Identifier: MIT
- */
+/* images_load.c - the pictures of a recipe, and which of them are for what: see images.h. */
 #include "tasks/images.h"
 
 #include "core/error.h"

@@ -1,7 +1,4 @@
-/* language.c - see language.h: keys, graphs, batches and scores.
- *
- * SPDX-License-Identifier: MIT
- */
+/* language.c - see language.h: keys, graphs, batches and scores. */
 #include "tasks/language.h"
 
 #include "core/error.h"

@@ -2,10 +2,7 @@
  *
  * A text is cut into as many columns as a batch has, and read from left to right. The state of the network goes on from
  * batch to batch; it is zeros where an epoch or an evaluation begins. The lengths of batches are drawn once, and come in
- * another order in each epoch, so that epochs are of one length.
- *
- * SPDX-License-Identifier: MIT
- */
+ * another order in each epoch, so that epochs are of one length. */
 #ifndef ADAMOD_LANGUAGE_H
 #define ADAMOD_LANGUAGE_H
 

@@ -1,7 +1,4 @@
-/* language_bench.c - text for `adamod bench train`: the paper's LSTM on a generated language.
- *
- * SPDX-License-Identifier: MIT
- */
+/* language_bench.c - text for `adamod bench train`: the paper's LSTM on a generated language. */
 #include "models/lstm.h"
 #include "tasks/language.h"
 #include "train/task_bench.h"

@@ -1,7 +1,4 @@
-/* language_load.c - see language.h: text from files, or generated.
- *
- * SPDX-License-Identifier: MIT
- */
+/* language_load.c - see language.h: text from files, or generated. */
 #include "tasks/language.h"
 
 #include "core/error.h"

@@ -1,7 +1,3 @@
-/* language_samples.c - see language_samples.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "tasks/language_samples.h"
 
 #include "core/error.h"

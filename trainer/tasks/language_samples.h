@@ -1,7 +1,4 @@
-/* language_samples.h - what a model writes for the report: it goes on from the beginnings of lines of held-out text.
- *
- * SPDX-License-Identifier: MIT
- */
+/* language_samples.h - what a model writes for the report: it goes on from the beginnings of lines of held-out text. */
 #ifndef ADAMOD_LANGUAGE_SAMPLES_H
 #define ADAMOD_LANGUAGE_SAMPLES_H
 

@@ -1,7 +1,3 @@
-/* language_writer.c - see language_writer.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "tasks/language_writer.h"
 
 #include "core/error.h"

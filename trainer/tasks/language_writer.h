@@ -8,10 +8,7 @@
  *
  * It has a copy of the model, on the processor, and computes by the reference kernels: in double precision, in one order.
  * So what it writes follows from the weights, the prompt, the recipe's settings and the seed, whatever device the
- * experiment is on.
- *
- * SPDX-License-Identifier: MIT
- */
+ * experiment is on. */
 #ifndef ADAMOD_LANGUAGE_WRITER_H
 #define ADAMOD_LANGUAGE_WRITER_H
 

@@ -1,7 +1,3 @@
-/* raw_text.c - see raw_text.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "tasks/raw_text.h"
 
 #include "core/buffer.h"

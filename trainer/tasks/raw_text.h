@@ -1,7 +1,4 @@
-/* raw_text.h - raw sentences to what a model reads, and back: tokens by Moses' rules, then subwords.
- *
- * SPDX-License-Identifier: MIT
- */
+/* raw_text.h - raw sentences to what a model reads, and back: tokens by Moses' rules, then subwords. */
 #ifndef ADAMOD_RAW_TEXT_H
 #define ADAMOD_RAW_TEXT_H
 

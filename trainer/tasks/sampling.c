@@ -1,7 +1,3 @@
-/* sampling.c - see sampling.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "tasks/sampling.h"
 
 #include "support/random.h"

@@ -3,10 +3,7 @@
  * The tokens that may come are chosen first: the top_k likeliest, then of these the likeliest that together have the
  * probability top_p. One of them is drawn in the order of their numbers, from random numbers that follow from the seed and
  * the number of the draw. So scores that differ in their last bits give another token only where a border between two falls
- * between them.
- *
- * SPDX-License-Identifier: MIT
- */
+ * between them. */
 #ifndef ADAMOD_SAMPLING_H
 #define ADAMOD_SAMPLING_H
 

@@ -1,7 +1,3 @@
-/* subword_codes.c - see subword_codes.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "tasks/subword_codes.h"
 
 #include "core/error.h"

@@ -1,7 +1,4 @@
-/* subword_codes.h - the codes of a run's subwords: read or learned, kept, and ready to be applied. {0} has none yet.
- *
- * SPDX-License-Identifier: MIT
- */
+/* subword_codes.h - the codes of a run's subwords: read or learned, kept, and ready to be applied. {0} has none yet. */
 #ifndef ADAMOD_SUBWORD_CODES_H
 #define ADAMOD_SUBWORD_CODES_H
 

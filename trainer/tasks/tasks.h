@@ -1,7 +1,4 @@
-/* tasks.h - the kinds of problem this program trains on. A new one is a file beside this one and a line in tasks.c.
- *
- * SPDX-License-Identifier: MIT
- */
+/* tasks.h - the kinds of problem this program trains on. A new one is a file beside this one and a line in tasks.c. */
 #ifndef ADAMOD_TASKS_H
 #define ADAMOD_TASKS_H
 

@@ -1,7 +1,4 @@
-/* translation.c - see translation.h: graphs, batches and scores of sentence pairs.
- *
- * SPDX-License-Identifier: MIT
- */
+/* translation.c - see translation.h: graphs, batches and scores of sentence pairs. */
 #include "tasks/translation.h"
 
 #include "core/error.h"

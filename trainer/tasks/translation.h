@@ -1,7 +1,4 @@
-/* translation.h - sentence pairs and a Transformer: the tasks "bitext" (files of one's own) and "numbers" (generated).
- *
- * SPDX-License-Identifier: MIT
- */
+/* translation.h - sentence pairs and a Transformer: the tasks "bitext" (files of one's own) and "numbers" (generated). */
 #ifndef ADAMOD_TRANSLATION_H
 #define ADAMOD_TRANSLATION_H
 

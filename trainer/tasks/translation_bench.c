@@ -1,7 +1,4 @@
-/* translation_bench.c - translation for `adamod bench train`: three Transformers, and text of random words for them.
- *
- * SPDX-License-Identifier: MIT
- */
+/* translation_bench.c - translation for `adamod bench train`: three Transformers, and text of random words for them. */
 #include "tasks/translation.h"
 #include "core/error.h"
 #include "train/task_bench.h"

@@ -1,7 +1,3 @@
-/* translation_keys.c - see translation_keys.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "tasks/translation_keys.h"
 
 #include "core/error.h"

@@ -1,7 +1,4 @@
-/* translation_keys.h - the recipe of a translation: its keys, and what no single key can tell.
- *
- * SPDX-License-Identifier: MIT
- */
+/* translation_keys.h - the recipe of a translation: its keys, and what no single key can tell. */
 #ifndef ADAMOD_TRANSLATION_KEYS_H
 #define ADAMOD_TRANSLATION_KEYS_H
 

@@ -1,7 +1,3 @@
-/* translation_load.c - see translation_load.h.
- *
- * SPDX-License-Identifier: MIT
- */
 #include "tasks/translation_load.h"
 
 #include "core/error.h"

@@ -1,7 +1,4 @@
-/* translation_load.h - the sentence pairs of a recipe and their vocabularies: read, kept with a run, and described.
- *
- * SPDX-License-Identifier: MIT
- */
+/* translation_load.h - the sentence pairs of a recipe and their vocabularies: read, kept with a run, and described. */
 #ifndef ADAMOD_TRANSLATION_LOAD_H
 #define ADAMOD_TRANSLATION_LOAD_H
 

@@ -1,7 +1,4 @@
-/* translation_outputs.c - see translation_outputs.h, and translation_translate in translation.h.
- *
- * SPDX-License-Identifier: MIT
- */
+/* translation_outputs.c - see translation_outputs.h, and translation_translate in translation.h. */
 #include "tasks/translation_outputs.h"
 
 #include "core/error.h"

@@ -1,7 +1,4 @@
-/* translation_outputs.h - what a model writes: translations of a split, against those that people wrote.
- *
- * SPDX-License-Identifier: MIT
- */
+/* translation_outputs.h - what a model writes: translations of a split, against those that people wrote. */
 #ifndef ADAMOD_TRANSLATION_OUTPUTS_H
 #define ADAMOD_TRANSLATION_OUTPUTS_H
 
