@@ -65,7 +65,7 @@ static double share(const tally *t, int label, int prediction) {
 
 /* ---- Accuracy of each class ------------------------------------------------------------------------------------- */
 
-static void write_class(FILE *out, const report_classes *c, int i) { html_text(out, *c->name[i] ? c->name[i] : "–"); }
+static const char *class_name(const report_classes *c, int i) { return *c->name[i] ? c->name[i] : "–"; }
 
 static void write_accuracies(FILE *out, const report *r, const tally *t) {
     const report_classes *c = t[0].like;
@@ -75,25 +75,19 @@ static void write_accuracies(FILE *out, const report *r, const tally *t) {
         "<div class=\"scroll\"><table class=\"classes\" aria-label=\"Accuracy of each class\">\n<thead><tr><th scope=\"col\">class</th>",
         out);
     for (int v = 0; v < r->n_variants; v++) {
-        if (!t[v].runs) continue;
-        fputs("<th scope=\"col\">", out);
-        html_variant(out, r, v);
-        fputs("</th>", out);
+        if (t[v].runs) html_variant_head(out, r, v, "col");
     }
     fputs("</tr></thead>\n<tbody>\n", out);
     for (int i = 0; i < c->n; i++) {
-        fputs("<tr><th scope=\"row\">", out);
-        write_class(out, c, i);
-        fputs("</th>", out);
+        html(out, "<tr><th scope=\"row\">%s</th>", class_name(c, i));
         for (int v = 0; v < r->n_variants; v++) {
             const double right = 100 * (t[v].runs ? share(&t[v], i, i) : NAN);
             char name[24];
             if (!t[v].runs) continue;
             if (isnan(right)) fputs("<td>–</td>", out);
             else
-                fprintf(out,
-                        "<td><span class=\"bar\" style=\"width:%.1fpx;background:var(%s)\"></span>%.1f&nbsp;%%</td>",
-                        right, report_colour_name(v, REPORT_TINT, name), right);
+                html(out, "<td><span class=\"bar\" style=\"width:%.1fpx;background:var(%s)\"></span>%.1f&nbsp;%%</td>",
+                     right, report_colour_name(v, REPORT_TINT, name), right);
         }
         fputs("</tr>\n", out);
     }
@@ -111,27 +105,19 @@ static void write_cell(FILE *out, const tally *t, int label, int prediction) {
         fputs("<td></td>", out);
         return;
     }
-    fprintf(out, "<td class=\"%s%s\" style=\"--share:%.3f\" title=\"", label == prediction ? "hit" : "miss",
-            part > 0.3 ? " deep" : "", sqrt(part));
-    write_class(out, t->like, label);
-    fputs(label == prediction ? " recognized: " : " taken for ", out);
-    if (label != prediction) write_class(out, t->like, prediction);
-    fprintf(out, "%s%.1f&nbsp;%%\">%.0f</td>", label == prediction ? "" : ": ", 100 * part, n);
+    const bool hit = label == prediction;
+    html(out, "<td class=\"%s%s\" style=\"--share:%.3f\" title=\"%s%s%s: %.1f&nbsp;%%\">%.0f</td>",
+         hit ? "hit" : "miss", part > 0.3 ? " deep" : "", sqrt(part), class_name(t->like, label),
+         hit ? " recognized" : " taken for ", hit ? "" : class_name(t->like, prediction), 100 * part, n);
 }
 
 static void write_matrix(FILE *out, const tally *t) {
     const report_classes *c = t->like;
     fputs("<div class=\"scroll\"><table class=\"confusion\">\n<thead><tr><th scope=\"col\">true class</th>", out);
-    for (int k = 0; k < c->n; k++) {
-        fputs("<th scope=\"col\"><span>", out);
-        write_class(out, c, k);
-        fputs("</span></th>", out);
-    }
+    for (int k = 0; k < c->n; k++) html(out, "<th scope=\"col\"><span>%s</span></th>", class_name(c, k));
     fputs("</tr></thead>\n<tbody>\n", out);
     for (int i = 0; i < c->n; i++) {
-        fputs("<tr><th scope=\"row\">", out);
-        write_class(out, c, i);
-        fputs("</th>", out);
+        html(out, "<tr><th scope=\"row\">%s</th>", class_name(c, i));
         for (int k = 0; k < c->n; k++) write_cell(out, t, i, k);
         fputs("</tr>\n", out);
     }
@@ -175,11 +161,8 @@ static void write_pairs(FILE *out, const tally *t) {
     if (pair < 0) return;
     fputs("<p>Most frequent mistakes: ", out);
     for (int shown = 0; shown < PAIRS && pair >= 0; shown++, pair = next_pair(t, pair)) {
-        fputs(shown ? "; " : "", out);
-        write_class(out, t->like, pair / n);
-        fputs(" taken for ", out);
-        write_class(out, t->like, pair % n);
-        fprintf(out, " (%.0f, %.1f&nbsp;%%)", t->count[pair], 100 * share(t, pair / n, pair % n));
+        html(out, "%s%s taken for %s (%.0f, %.1f&nbsp;%%)", shown ? "; " : "", class_name(t->like, pair / n),
+             class_name(t->like, pair % n), t->count[pair], 100 * share(t, pair / n, pair % n));
     }
     fputs(".</p>\n", out);
 }
@@ -204,19 +187,13 @@ static const char *split_word(const char *split) {
 static void write_mistake(FILE *out, const report_classes *c, const report_mistake *m) {
     fputs("<figure class=\"mistake\">", out);
     if (m->pixels) {
-        fputs("<img alt=\"", out);
-        write_class(out, c, m->label);
-        fprintf(out, "\" width=\"%d\" height=\"%d\" src=\"", c->width, c->height);
+        html(out, "<img alt=\"%s\" width=\"%d\" height=\"%d\" src=\"", class_name(c, m->label), c->width, c->height);
         html_picture(out, m->pixels, c->height, c->width, c->channels);
         fputs("\">", out);
     }
-    fputs("<figcaption><b>", out);
-    write_class(out, c, m->prediction);
-    fputs("</b>", out);
+    html(out, "<figcaption><b>%s</b>", class_name(c, m->prediction));
     if (!isnan(m->probability)) fprintf(out, " %.1f&nbsp;%%", 100 * m->probability);
-    fputs("<br>is ", out);
-    write_class(out, c, m->label);
-    fputs("</figcaption></figure>\n", out);
+    html(out, "<br>is %s</figcaption></figure>\n", class_name(c, m->label));
 }
 
 static void write_mistakes(FILE *out, const report *r, int variant, const report_classes *c, const char *split) {

@@ -1,8 +1,7 @@
 /* comparable.c - what may be averaged and what may be ranked: runs of one recipe and the same data are a variant, and
  * numbers compare where they measure the same thing. See variants.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "core/platform.h" /* first */
+
 #include "report/variants.h"
 
 #include <math.h>

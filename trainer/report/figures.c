@@ -1,7 +1,6 @@
 /* figures.c - see figures.h: colours, files, gnuplot. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "core/platform.h" /* first */
+
 #include "report/figures.h"
 
 #include "core/error.h"

@@ -1,14 +1,14 @@
 /* page.c - one HTML file that needs nothing else: style, figures and tables within it, and a script that it can do
  * without; light or dark, wide or narrow as the reader's screen is. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "core/platform.h" /* first */
+
 #include "report/page.h"
 
 #include "core/error.h"
 #include "support/text.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,33 @@ void html_text(FILE *out, const char *text) {
     }
 }
 
-/* A piece of its line. */
+void html_words(FILE *out, const char *name) {
+    char text[128];
+    snprintf(text, sizeof text, "%s", name);
+    for (char *c = text; *c; c++) *c = (char)(*c == '_' ? ' ' : *c);
+    html_text(out, text);
+}
+
+void html(FILE *out, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    for (const char *at = format; *at;) {
+        const size_t plain = strcspn(at, "%");
+        fwrite(at, 1, plain, out);
+        at += plain;
+        if (!*at) break;
+        const char *end = at + 1 + strcspn(at + 1, "sdf%");
+        if (*end == 's') html_text(out, va_arg(arguments, const char *));
+        else if (*end == 'd' && at[1] == 'l') fprintf(out, "%lld", va_arg(arguments, long long));
+        else if (*end == 'd') fprintf(out, "%d", va_arg(arguments, int));
+        else if (*end == 'f') fprintf(out, "%.*f", at[2] - '0', va_arg(arguments, double));
+        else fputc('%', out);
+        at = end + 1;
+    }
+    va_end(arguments);
+}
+
+/* Draws a piece of the variant's line. */
 static void write_sample(FILE *out, int variant) {
     static const char *const dashes[REPORT_DASHES] = {"", " stroke-dasharray=\"9 4\"", " stroke-dasharray=\"4 3\"",
                                                       " stroke-dasharray=\"9 3 2 3\""};
@@ -53,6 +79,12 @@ void html_variant(FILE *out, const report *r, int variant) {
     html_text(out, r->variant[variant].name);
 }
 
+void html_variant_head(FILE *out, const report *r, int variant, const char *scope) {
+    html(out, "<th scope=\"%s\">", scope);
+    html_variant(out, r, variant);
+    fputs("</th>", out);
+}
+
 /* Whether any variant has numbers of a metric, of either split. */
 static bool has_metric(const report *r, int column) {
     return report_has(r, column) || report_has(r, column + REPORT_COLUMN_METRICS);
@@ -61,9 +93,7 @@ static bool has_metric(const report *r, int column) {
 void page_section(FILE *out, const report *r, const char *id, const char *title) {
     char number[16] = "";
     if (r->number) snprintf(number, sizeof number, "-%d", r->number + 1);
-    fprintf(out, "<section aria-labelledby=\"%s%s\">\n<h2 id=\"%s%s\">", id, number, id, number);
-    html_text(out, title);
-    fputs("</h2>\n", out);
+    html(out, "<section aria-labelledby=\"%s%s\">\n<h2 id=\"%s%s\">%s</h2>\n", id, number, id, number, title);
 }
 
 bool html_metrics(FILE *out, const report *r, bool about) {
@@ -74,8 +104,7 @@ bool html_metrics(FILE *out, const report *r, bool about) {
         if (!has_metric(r, c)) continue;
         snprintf(text, sizeof text, "%s", about ? r->column[c].about : r->column[c].label);
         if (!written) text[0] = report_capital(text[0]);
-        fputs(!written ? "" : written == n - 1 ? " and " : ", ", out);
-        html_text(out, text);
+        html(out, "%s%s", !written ? "" : written == n - 1 ? " and " : ", ", text);
         written++;
     }
     return n > 0;
@@ -202,8 +231,7 @@ static void write_title(FILE *out, const reports *all) {
     if (all->n > 1) fprintf(out, "%d variants of %d tasks", n, all->n);
     else if (n > 4 || length > 90) fprintf(out, "%d variants compared", n);
     for (int i = 0; all->n == 1 && n <= 4 && length <= 90 && i < n; i++) {
-        if (i) fputs(i == n - 1 ? " and " : ", ", out);
-        html_text(out, all->at[0].variant[i].name);
+        html(out, "%s%s", !i ? "" : i == n - 1 ? " and " : ", ", all->at[0].variant[i].name);
     }
 }
 
@@ -228,8 +256,10 @@ static void write_common(FILE *out, const report *r, const char *key, const char
     const char *value = page_common(r, key), *dot = strrchr(key, '.'), *name = dot ? dot + 1 : key;
     if (!value || !*value || strcmp(value, "0") == 0) return;
     fputs(*comma, out);
-    for (const char *c = strcmp(name, "kind") == 0 ? "" : name; *c; c++) fputc(*c == '_' ? ' ' : *c, out);
-    fputs(strcmp(name, "kind") == 0 ? "" : " ", out);
+    if (strcmp(name, "kind") != 0) {
+        html_words(out, name);
+        fputc(' ', out);
+    }
     html_text(out, value);
     *comma = ", ";
 }
@@ -293,14 +323,8 @@ static void write_cell(FILE *out, const char *cell, bool best) {
     const char *rest = strstr(cell, " (");
     char median[96];
     snprintf(median, sizeof median, "%.*s", rest ? (int)(rest - cell) : (int)strlen(cell), cell);
-    fputs(best ? "<td><b>" : "<td>", out);
-    html_text(out, median);
-    fputs(best ? "</b>" : "", out);
-    if (rest) {
-        fputs("<small>", out);
-        html_text(out, rest + 1);
-        fputs("</small>", out);
-    }
+    html(out, best ? "<td><b>%s</b>" : "<td>%s", median);
+    if (rest) html(out, "<small>%s</small>", rest + 1);
     fputs("</td>", out);
 }
 
@@ -308,10 +332,7 @@ static void write_cell(FILE *out, const char *cell, bool best) {
 static void write_signatures(FILE *out, const report *r) {
     for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
         if (!r->column[c].signature || !has_metric(r, c)) continue;
-        html_text(out, r->column[c].label);
-        fputs(" is <code>", out);
-        html_text(out, r->column[c].signature);
-        fputs("</code>. ", out);
+        html(out, "%s is <code>%s</code>. ", r->column[c].label, r->column[c].signature);
     }
 }
 
@@ -323,8 +344,7 @@ static void write_unranked(FILE *out, const report *r) {
             continue;
         report_column_head(r, c, "", head, sizeof head);
         head[0] = report_capital(head[0]);
-        html_text(out, head);
-        fprintf(out, ": not ranked, because the runs differ in %s. ", why);
+        html(out, "%s: not ranked, because the runs differ in %s. ", head, why);
     }
 }
 
@@ -338,11 +358,7 @@ bool page_limits(const report *r) { return limit_of(r) != NULL; }
 bool page_limits_loss(const report *r) { return limit_of(r) && strcmp(r->run[0].items, r->run[0].samples) == 0; }
 
 void page_limit(FILE *out, const report *r, const char *of) {
-    fprintf(out, "%s the first ", of);
-    html_text(out, limit_of(r));
-    fputs(" validation ", out);
-    html_text(out, r->run[0].samples);
-    fputs(" at most. ", out);
+    html(out, "%s the first %s validation %s at most. ", of, limit_of(r), r->run[0].samples);
 }
 
 /* Whether results are of an average of checkpoints, which the validation loss is not; see evaluated in variants.c. */
@@ -378,22 +394,16 @@ static void write_legend(FILE *out, const report *r) {
     write_unranked(out, r);
     fputs("Time: of training alone, without evaluation. ", out);
     report_times(r, times, sizeof times);
-    html_text(out, times);
-    fputs("</p>\n", out);
+    html(out, "%s</p>\n", times);
 }
 
 static void write_table(FILE *out, const report *r, const report_table *t) {
     fputs("<div class=\"scroll\"><table class=\"results\" aria-label=\"Results\">\n<thead><tr>", out);
-    for (int k = 0; k < t->columns; k++) {
-        fputs("<th scope=\"col\">", out);
-        html_text(out, report_table_cell(t, 0, k));
-        fputs("</th>", out);
-    }
+    for (int k = 0; k < t->columns; k++) html(out, "<th scope=\"col\">%s</th>", report_table_cell(t, 0, k));
     fputs("</tr></thead>\n<tbody>\n", out);
     for (int i = 0; i < r->n_variants; i++) {
-        fputs("<tr><th scope=\"row\">", out);
-        html_variant(out, r, i);
-        fputs("</th>", out);
+        fputs("<tr>", out);
+        html_variant_head(out, r, i, "row");
         for (int k = 1; k < t->columns; k++) write_cell(out, report_table_cell(t, i + 1, k), is_best(r, i, t->of[k]));
         fputs("</tr>\n", out);
     }
@@ -411,9 +421,7 @@ static void write_links(FILE *out, const report_figures *f, report_group group) 
     for (int i = 0; i < f->n; i++) {
         const report_drawing *d = &f->drawing[i];
         if (d->group != group || d->on_page == whole || !d->pdf) continue;
-        fprintf(out, "%s<a href=\"", comma);
-        html_text(out, f->link);
-        fprintf(out, "/%s.pdf\">%s.pdf</a>", d->name, d->name);
+        html(out, "%s<a href=\"%s/%s.pdf\">%s.pdf</a>", comma, f->link, d->name, d->name);
         comma = ", ";
     }
     fputs(*comma == ',' ? "." : "", out);
@@ -457,11 +465,8 @@ static void write_figures(FILE *out, const report *r, const report_figures *f, i
     const int before = *number;
     page_section(out, r, "figures", "Figures");
     for (int g = 0; g < REPORT_GROUPS; g++) write_figure(out, r, f, (report_group)g, number);
-    if (*f->why || *number == before) {
-        fputs("<p class=\"note\">", out);
-        html_text(out, *f->why ? f->why : "There is nothing to draw yet.");
-        fputs("</p>\n", out);
-    }
+    if (*f->why || *number == before)
+        html(out, "<p class=\"note\">%s</p>\n", *f->why ? f->why : "There is nothing to draw yet.");
     fputs("</section>\n", out);
 }
 

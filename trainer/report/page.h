@@ -4,14 +4,20 @@
 
 #include "report/figures.h"
 
-/* Text from files, for content and for attributes in double quotes; what is not UTF-8 becomes U+FFFD. */
+/* Writes text for content and for attributes in double quotes; invalid UTF-8 becomes U+FFFD. */
 void html_text(FILE *out, const char *text);
+/* Writes like fprintf, but every %s as html_text does. Also knows %d, %lld, %.Nf and %%. */
+void html(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Begins a section with a heading; the id is one of its own in the page. */
 void page_section(FILE *out, const report *r, const char *id, const char *title);
 
-/* A variant's name with its colour before it. */
+/* Writes a name with spaces for underscores. */
+void html_words(FILE *out, const char *name);
+
+/* A variant's name with its colour before it; as a table's head of a row or a column ("row", "col"). */
 void html_variant(FILE *out, const report *r, int variant);
+void html_variant_head(FILE *out, const report *r, int variant, const char *scope);
 
 /* A picture as the value of src: rows of pixels of one byte (grey) or three (red, green, blue). Without memory it is
  * empty. */

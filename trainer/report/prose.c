@@ -98,23 +98,16 @@ static const char *number_word(int n, char out[16]) {
 
 static const char *plural(double n) { return n == 1 ? "" : "s"; }
 
-static void emphasis(FILE *out, const char *name) {
-    fputs("<b>", out);
-    html_text(out, name);
-    fputs("</b>", out);
-}
-
 static void write_number(FILE *out, const metric *m, double x) {
     char number[32];
     report_number(x, m->decimals, number, sizeof number);
-    fprintf(out, "%s%s", number, *m->unit ? "&nbsp;" : "");
-    html_text(out, m->unit);
+    html(out, *m->unit ? "%s&nbsp;%s" : "%s%s", number, m->unit);
 }
 
 /* "test accuracy": of the losses, labels have the split already. */
 static void write_what(FILE *out, const report *r, int column) {
-    if (column >= REPORT_FIRST_METRIC) fputs(column < REPORT_FIRST_VALID ? "test " : "validation ", out);
-    html_text(out, r->column[column].about);
+    const char *split = column < REPORT_FIRST_METRIC ? "" : column < REPORT_FIRST_VALID ? "test " : "validation ";
+    html(out, "%s%s", split, r->column[column].about);
 }
 
 /* "test accuracy 97.2 %, test F1 0.96, validation loss 0.1, training loss 0.05", but the one that was said; of many
@@ -141,8 +134,7 @@ static void write_values(FILE *out, const report *r, const report_variant *v, in
 
 static void write_best(FILE *out, const report *r, lead l) {
     const metric *m = &r->column[l.column];
-    emphasis(out, l.best->name);
-    fprintf(out, " has the %s ", m->better == METRIC_LOWER ? "lowest" : "highest");
+    html(out, "<b>%s</b> has the %s ", l.best->name, m->better == METRIC_LOWER ? "lowest" : "highest");
     write_what(out, r, l.column);
     fputs(", ", out);
     write_number(out, m, l.best->of[l.column].median);
@@ -151,25 +143,23 @@ static void write_best(FILE *out, const report *r, lead l) {
 }
 
 static void write_learned(FILE *out, const report *r, const report_variant *v) {
-    emphasis(out, v->name);
-    fputs(": ", out);
+    html(out, "<b>%s</b>: ", v->name);
     write_values(out, r, v, -1);
 }
 
 static void write_still(FILE *out, const report *r, const report_variant *v) {
-    emphasis(out, v->name);
-    fprintf(out,
-            " hardly moved: its training loss is %.2f after %.0f updates, where it was %.2f after %lld and %.2f at the "
-            "first; ",
-            v->of[REPORT_LOSS].median, v->of[REPORT_UPDATES].median, v->early_loss, (long long)v->early_step,
-            v->first_loss);
+    html(
+        out,
+        "<b>%s</b> hardly moved: its training loss is %.2f after %.0f updates, where it was %.2f after %lld and %.2f at "
+        "the first; ",
+        v->name, v->of[REPORT_LOSS].median, v->of[REPORT_UPDATES].median, v->early_loss, (long long)v->early_step,
+        v->first_loss);
     write_values(out, r, v, REPORT_LOSS);
 }
 
 static void write_diverged(FILE *out, const report_variant *v) {
-    emphasis(out, v->name);
-    fprintf(out, " diverged: its loss was no longer a finite number after %.0f update%s. ",
-            v->of[REPORT_UPDATES].median, plural(v->of[REPORT_UPDATES].median));
+    html(out, "<b>%s</b> diverged: its loss was no longer a finite number after %.0f update%s. ", v->name,
+         v->of[REPORT_UPDATES].median, plural(v->of[REPORT_UPDATES].median));
 }
 
 /* Whether no run of any variant has come to its end. */
@@ -188,17 +178,14 @@ static void write_reservations(FILE *out, const report *r) {
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
         char word[16];
-        if (v->fates[REPORT_DIVERGED] && v->fates[REPORT_DIVERGED] < v->n) {
-            fprintf(out, "Of the runs of ");
-            emphasis(out, v->name);
-            fprintf(out, ", %s diverged and %s not counted. ", number_word(v->fates[REPORT_DIVERGED], word),
-                    v->fates[REPORT_DIVERGED] == 1 ? "is" : "are");
-        }
+        const int diverged = v->fates[REPORT_DIVERGED];
+        if (diverged && diverged < v->n)
+            html(out, "Of the runs of <b>%s</b>, %s diverged and %s not counted. ", v->name,
+                 number_word(diverged, word), diverged == 1 ? "is" : "are");
         const int open = v->fates[REPORT_GOING] + v->fates[REPORT_INTERRUPTED];
         if (!open || none_finished || judge(r, v) == NO_DATA) continue;
-        emphasis(out, v->name);
-        if (open == v->n) fprintf(out, " has not finished; its numbers are the current ones. ");
-        else fprintf(out, " has %s run%s that did not finish. ", number_word(open, word), plural(open));
+        if (open == v->n) html(out, "<b>%s</b> has not finished; its numbers are the current ones. ", v->name);
+        else html(out, "<b>%s</b> has %s run%s that did not finish. ", v->name, number_word(open, word), plural(open));
     }
 }
 
@@ -276,8 +263,7 @@ static void write_names(FILE *out, const report *r, verdict is) {
     const char *comma = "";
     for (int i = 0; i < r->n_variants; i++) {
         if (judge(r, &r->variant[i]) != is) continue;
-        fputs(comma, out);
-        emphasis(out, r->variant[i].name);
+        html(out, "%s<b>%s</b>", comma, r->variant[i].name);
         comma = ", ";
     }
 }
@@ -292,7 +278,7 @@ static void write_failed(FILE *out, const report *r, verdict is) {
         if (judge(r, v) != is) continue;
         if (is == STANDS_STILL) write_still(out, r, v);
         else if (is == DIVERGED) write_diverged(out, v);
-        else emphasis(out, v->name), fputs(" has not recorded anything yet. ", out);
+        else html(out, "<b>%s</b> has not recorded anything yet. ", v->name);
     }
     if (n <= EACH) return;
     number_word(n, word);
@@ -365,8 +351,7 @@ static void caption_losses(FILE *out, const report *r, const report_figures *f) 
     if (f->clipped) fputs("A line that leaves at the top continues above it. ", out);
     write_incomparable(out, r, REPORT_LOSS, "Training losses");
     report_times(r, times, sizeof times);
-    html_text(out, times);
-    fputs(*times ? " " : "", out);
+    html(out, *times ? "%s " : "%s", times);
 }
 
 /* The lowest validation loss of a variant's first run, and where. */
@@ -379,10 +364,8 @@ static void write_lowest(FILE *out, const report_variant *v) {
         if (!lowest || last->loss < lowest->loss) lowest = last;
     }
     if (!lowest || lowest == last) return;
-    fputs("In ", out);
-    html_text(out, v->name);
-    fprintf(out, "%s the validation loss was lowest after update %lld (%.3f) and is %.3f at the last. ",
-            v->n > 1 ? ", first run," : "", (long long)lowest->step, lowest->loss, last->loss);
+    html(out, "In %s%s the validation loss was lowest after update %lld (%.3f) and is %.3f at the last. ", v->name,
+         v->n > 1 ? ", first run," : "", (long long)lowest->step, lowest->loss, last->loss);
 }
 
 /* Of metrics that are recorded of training too. */
@@ -459,10 +442,11 @@ static void write_percent(FILE *out, double share) {
     else fprintf(out, "%.*f&nbsp;%%", percent == 0 ? 0 : percent < 1 ? 2 : 1, percent);
 }
 
-/* The largest share of elements without a gradient so far, in any histogram of a run; NAN: not known. */
-static double most_idle(const report_run *run) {
+/* The largest share of elements without a gradient so far, in any histogram of the variant's run; NAN: not known. */
+static double most_idle(const report_variant *v) {
+    const report_run *run = report_histogram_run(v);
     double most = 0;
-    for (size_t i = 0; i < run->n_histograms; i++) {
+    for (size_t i = 0; run && i < run->n_histograms; i++) {
         if (isnan(run->histogram[i].idle)) return NAN;
         most = fmax(most, run->histogram[i].idle);
     }
@@ -472,10 +456,7 @@ static double most_idle(const report_run *run) {
 /* Elements that are left out of the histograms, or should be. */
 static void write_idle(FILE *out, const report *r) {
     bool known = true, first = true;
-    for (int i = 0; i < r->n_variants; i++) {
-        const report_run *run = report_histogram_run(&r->variant[i]);
-        if (run) known &= !isnan(most_idle(run));
-    }
+    for (int i = 0; i < r->n_variants; i++) known &= !isnan(most_idle(&r->variant[i]));
     if (!known) {
         fputs("Elements that never had a gradient, whose rate is α/ε, count as well: not all of these runs tell them "
               "apart. ",
@@ -483,12 +464,10 @@ static void write_idle(FILE *out, const report *r) {
         return;
     }
     for (int i = 0; i < r->n_variants; i++) {
-        const report_run *run = report_histogram_run(&r->variant[i]);
-        if (!run || !(most_idle(run) > 0)) continue;
+        if (!(most_idle(&r->variant[i]) > 0)) continue;
         fputs(first ? "Elements that never had a gradient, whose rate is α/ε, are left out: at most " : ", ", out);
-        write_percent(out, most_idle(run));
-        fputs(" of all for ", out);
-        html_text(out, r->variant[i].name);
+        write_percent(out, most_idle(&r->variant[i]));
+        html(out, " of all for %s", r->variant[i].name);
         first = false;
     }
     fputs(first ? "" : ". ", out);
@@ -509,8 +488,7 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
         if (!run) continue;
         fputs(first ? "" : ", ", out);
         write_percent(out, report_share_above(run, 4));
-        fputs(" for ", out);
-        html_text(out, r->variant[i].name);
+        html(out, " for %s", r->variant[i].name);
         first = false;
     }
     fputs(". ", out);
@@ -535,9 +513,7 @@ static void caption_bounds(FILE *out, const report *r) {
         const report_run *run = report_histogram_run(&r->variant[i]);
         if (!report_is_bounded(&r->variant[i])) continue;
         const report_histogram *a = &run->histogram[0], *b = &run->histogram[run->n_histograms - 1];
-        fputs("In ", out);
-        html_text(out, r->variant[i].name);
-        fprintf(out, " it acts on ");
+        html(out, "In %s it acts on ", r->variant[i].name);
         write_percent(out, a->bounded);
         fprintf(out, " of the elements at update %lld and on ", (long long)a->step);
         write_percent(out, b->bounded);

@@ -1,8 +1,5 @@
 /* reader_files.c - see reader_parts.h: files, their lines and their JSON. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#define _FILE_OFFSET_BITS 64
+#include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"
 

@@ -1,7 +1,5 @@
 /* reader_recipe.c - see reader_parts.h: recipe.yaml. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"
 

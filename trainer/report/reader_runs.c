@@ -1,5 +1,5 @@
 /* reader_runs.c - see reader.h: directories of runs. */
-#define _FILE_OFFSET_BITS 64 /* names in directories of large file systems */
+#include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"
 

@@ -1,7 +1,5 @@
 /* reader_task.c - see reader_parts.h: what a run says that it measures. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"
 

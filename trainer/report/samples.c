@@ -97,8 +97,7 @@ typedef struct aligner {
 
 static void write_output(FILE *out, aligner *a, const char *output, const char *reference) {
     if (reference && strcmp(output, reference) == 0) {
-        html_text(out, output);
-        fputs(" <span class=\"right\" aria-label=\"correct\">✓</span>", out);
+        html(out, "%s <span class=\"right\" aria-label=\"correct\">✓</span>", output);
         return;
     }
     split(output, a->unit, &a->output);
@@ -147,20 +146,20 @@ static void write_sample(FILE *out, const report *r, const report_sample *s, ali
     fputs("<tbody>\n", out);
     for (int i = 0; i < s->n; i++) {
         if (is_output(s->name[i])) continue;
-        fputs("<tr><th scope=\"row\">", out);
-        html_text(out, s->name[i]);
-        fputs(strcmp(s->name[i], "reference") == 0 ? "</th><td>" : "</th><td lang=\"\">", out);
-        html_text(out, s->text[i]);
-        fputs("</td></tr>\n", out);
+        const bool reference = strcmp(s->name[i], "reference") == 0;
+        html(out,
+             reference ? "<tr><th scope=\"row\">%s</th><td>%s</td></tr>\n"
+                       : "<tr><th scope=\"row\">%s</th><td lang=\"\">%s</td></tr>\n",
+             s->name[i], s->text[i]);
     }
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = sample_run(&r->variant[i]);
         const report_sample *own = find_sample(run, s);
         const char *output = own ? report_sample_text(own, "output") : NULL;
         if (!output) continue;
-        fputs("<tr><th scope=\"row\">", out);
-        html_variant(out, r, i);
-        fputs("</th><td>", out);
+        fputs("<tr>", out);
+        html_variant_head(out, r, i, "row");
+        fputs("<td>", out);
         a->unit = unit_of(run);
         write_output(out, a, output, report_sample_text(own, "reference"));
         fputs("</td></tr>\n", out);
@@ -186,15 +185,9 @@ static void write_introduction(FILE *out, const report *r, const report_run *fir
     snprintf(what, sizeof what, "%s", *first->samples ? first->samples : "samples");
     what[0] = report_capital(what[0]);
     page_section(out, r, "samples", *first->answers ? first->answers : "Samples");
-    fputs("<p>", out);
-    if (prompts) {
-        fprintf(out, "How each variant’s first run goes on from some prompts%s, after update %lld.", of,
-                (long long)first->sample_step);
-    } else {
-        html_text(out, what);
-        fprintf(out, "%s, as each variant’s first run answers them after update %lld.", of,
-                (long long)first->sample_step);
-    }
+    const long long step = first->sample_step;
+    if (prompts) html(out, "<p>How each variant’s first run goes on from some prompts%s, after update %lld.", of, step);
+    else html(out, "<p>%s%s, as each variant’s first run answers them after update %lld.", what, of, step);
     if (reference)
         fprintf(out,
                 " <mark>Marked</mark> is what differs from the reference, by %s; <mark class=\"gap\">‸</mark> stands "

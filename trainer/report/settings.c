@@ -56,9 +56,7 @@ static void write_values(FILE *out, const report_variant *v, const char *key) {
             again = value == other || (value && other && strcmp(value, other) == 0);
         }
         if (again) continue;
-        fputs(i ? " / " : "", out);
-        if (value) html_text(out, *value ? value : "\"\"");
-        else fputs("–", out);
+        html(out, "%s%s", i ? " / " : "", !value ? "–" : *value ? value : "\"\"");
     }
 }
 
@@ -70,24 +68,14 @@ static void write_value(FILE *out, const report *r, const char *key, int variant
 
 static void write_difference(FILE *out, const report *r, const char *key, int unused) {
     (void)unused;
-    fputs("<tr><th scope=\"row\"><code>", out);
-    html_text(out, key);
-    fputs("</code></th>", out);
+    html(out, "<tr><th scope=\"row\"><code>%s</code></th>", key);
     for (int i = 0; i < r->n_variants; i++) write_value(out, r, key, i);
     fputs("</tr>\n", out);
 }
 
 static void write_key(FILE *out, const report *r, const char *key, int unused) {
     (void)r, (void)unused;
-    fputs("<th scope=\"col\"><code>", out);
-    html_text(out, key);
-    fputs("</code></th>", out);
-}
-
-static void write_variant(FILE *out, const report *r, int variant, const char *scope) {
-    fprintf(out, "<th scope=\"%s\">", scope);
-    html_variant(out, r, variant);
-    fputs("</th>", out);
+    html(out, "<th scope=\"col\"><code>%s</code></th>", key);
 }
 
 /* A row for each key; or for each of many variants. */
@@ -98,12 +86,12 @@ static void write_differences(FILE *out, const report *r) {
           out);
     fprintf(out, "<th scope=\"col\">%s</th>", turned ? "variant" : "key");
     if (turned) (void)each_difference(out, r, write_key, 0);
-    for (int i = 0; !turned && i < r->n_variants; i++) write_variant(out, r, i, "col");
+    for (int i = 0; !turned && i < r->n_variants; i++) html_variant_head(out, r, i, "col");
     fputs("</tr></thead>\n<tbody>\n", out);
     if (!turned) (void)each_difference(out, r, write_difference, 0);
     for (int i = 0; turned && i < r->n_variants; i++) {
         fputs("<tr>", out);
-        write_variant(out, r, i, "row");
+        html_variant_head(out, r, i, "row");
         (void)each_difference(out, r, write_value, i);
         fputs("</tr>\n", out);
     }
@@ -113,13 +101,9 @@ static void write_differences(FILE *out, const report *r) {
 void page_settings(FILE *out, const report *r) {
     page_section(out, r, "settings", "Settings");
     if (each_difference(out, r, NULL, 0)) write_differences(out, r);
-    for (int i = 0; i < r->n_variants; i++) {
-        fputs("<details><summary>Recipe of ", out);
-        html_text(out, r->variant[i].name);
-        fputs("</summary>\n<pre><code>", out);
-        html_text(out, r->variant[i].run[0]->recipe_text);
-        fputs("</code></pre></details>\n", out);
-    }
+    for (int i = 0; i < r->n_variants; i++)
+        html(out, "<details><summary>Recipe of %s</summary>\n<pre><code>%s</code></pre></details>\n",
+             r->variant[i].name, r->variant[i].run[0]->recipe_text);
     fputs("</section>\n", out);
 }
 
@@ -148,13 +132,8 @@ static void write_machine(FILE *out, const report_pairs *m) {
     fputs("<dl>\n", out);
     for (size_t i = 0; i < m->n; i++) {
         fputs("<div><dt>", out);
-        for (const char *c = m->at[i].key; *c; c++) {
-            const char one[2] = {(char)(*c == '_' ? ' ' : *c), '\0'};
-            html_text(out, one);
-        }
-        fputs("</dt><dd>", out);
-        html_text(out, m->at[i].value);
-        fputs("</dd></div>\n", out);
+        html_words(out, m->at[i].key);
+        html(out, "</dt><dd>%s</dd></div>\n", m->at[i].value);
     }
     fputs("</dl>\n", out);
 }
@@ -224,9 +203,7 @@ static const char *base_name(const char *path) {
 
 void page_commands(FILE *out, const report *r) {
     page_section(out, r, "again", "Do it again");
-    fputs("<p>With the recipe of ", out);
-    html_text(out, r->variant[0].name);
-    fputs(" from above as <code>recipe.yaml</code>:</p>\n<pre><code>", out);
+    html(out, "<p>With the recipe of %s from above as <code>recipe.yaml</code>:</p>\n<pre><code>", r->variant[0].name);
     for (int i = 0; i < r->n; i++) {
         char directory[300];
         snprintf(directory, sizeof directory, "runs/%s", base_name(r->run[i].directory));

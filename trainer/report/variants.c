@@ -1,6 +1,5 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "core/platform.h" /* first */
+
 #include "report/variants.h"
 
 #include "core/error.h"
