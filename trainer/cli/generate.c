@@ -124,7 +124,8 @@ int cli_generate(int argc, char **argv) {
     experiment e;
     int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
     if (status >= 0) return status;
-    if (e.task != &task_language) status = cli_fail("generate", "%s: data.task %s writes no text", t.run, e.task->name);
+    if (e.task->answer != TASK_WRITES)
+        status = cli_fail("generate", "%s: data.task %s writes no text", t.run, e.task->name);
     else if (!(status = take_settings(&a, &e.recipe)))
         status = generate(&e, a.value[FLAG_PROMPT] ? a.value[FLAG_PROMPT] : "");
     experiment_close(&e);

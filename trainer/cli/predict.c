@@ -191,7 +191,7 @@ int cli_predict(int argc, char **argv) {
     experiment e;
     int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
     if (status < 0) {
-        if (e.task != &task_images)
+        if (e.task->answer != TASK_CLASSIFIES)
             status = cli_fail("predict", "%s: data.task %s has no pictures", t.run, e.task->name);
         else if (a.given.n == 0)
             status = cli_usage("predict", "needs a picture or a directory after the run directory");

@@ -122,8 +122,8 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
  * gone, its own are taken. */
 static int take_what_is_kept(recipe *r, const char *directory) {
     char assignment[PATH_MAX + 64], whole[PATH_MAX];
-    tasks_kept kept[TASKS_KEPT];
-    const int n = tasks_keep(r, kept);
+    task_kept kept[TASK_MOST_KEPT];
+    const int n = recipe_task(r)->kept ? recipe_task(r)->kept(r, kept) : 0;
     int status = 0;
     for (int i = 0; i < n && !status; i++) {
         if (!*kept[i].from || access(kept[i].from, F_OK) == 0 || !realpath(directory, whole)) continue;

@@ -143,7 +143,7 @@ int cli_translate(int argc, char **argv) {
     experiment e;
     int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
     if (status >= 0) return status;
-    if (e.task->open != task_bitext.open)
+    if (e.task->answer != TASK_TRANSLATES)
         status = cli_fail("translate", "%s: data.task %s does not translate", t.run, e.task->name);
     else if (!(status = check_nbest(&e, &a))) status = translate_all(&e, &a);
     experiment_close(&e);

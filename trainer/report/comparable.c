@@ -191,14 +191,20 @@ static bool has_tail(const char *path, const char *tail) {
     return n >= m && strcmp(path + n - m, tail) == 0 && (n == m || path[n - m - 1] == '/');
 }
 
+/* The value of a variant with the same name as this run, if it has another value for the key; or NULL. */
+static const char *other_value(const report *r, int variant, const report_run *own, const char *key,
+                               const char *value) {
+    const report_run *run = r->variant[variant].run[0];
+    const char *other = same_text(base_name(run), base_name(own)) ? report_pairs_find(&run->recipe, key) : NULL;
+    return other && strcmp(other, value) != 0 ? other : NULL;
+}
+
 /* What of a path tells it from those that others of its name have: "ok", or "b/ok" where another has "a/ok". */
 static const char *telling_tail(const report *r, const report_run *own, const char *key, const char *value) {
     const char *slash = strrchr(value, '/'), *at = slash && slash[1] ? slash + 1 : value;
     for (int i = 0; i < r->n_variants; i++) {
-        const report_run *run = r->variant[i].run[0];
-        const char *other = same_text(base_name(run), base_name(own)) ? report_pairs_find(&run->recipe, key) : NULL;
-        if (!other || strcmp(other, value) == 0) continue;
-        while (at > value && has_tail(other, at)) {
+        const char *other = other_value(r, i, own, key, value);
+        while (other && at > value && has_tail(other, at)) {
             for (at--; at > value && at[-1] != '/';) at--;
         }
     }
@@ -210,11 +216,8 @@ static int run_length(const report *r, const report_run *own, const char *value,
     const char *end = strstr(at, "/checkpoints/");
     const int n = end ? (int)(end - at) : (int)strlen(at);
     for (int i = 0; end && i < r->n_variants; i++) {
-        const report_run *run = r->variant[i].run[0];
-        const char *other =
-            same_text(base_name(run), base_name(own)) ? report_pairs_find(&run->recipe, from_key) : NULL;
-        if (other && strcmp(other, value) != 0 && strncmp(other, value, (size_t)(end - value) + 1) == 0)
-            return (int)strlen(at);
+        const char *other = other_value(r, i, own, from_key, value);
+        if (other && strncmp(other, value, (size_t)(end - value) + 1) == 0) return (int)strlen(at);
     }
     return n;
 }
@@ -224,8 +227,7 @@ static const char *telling_end(const report *r, const report_run *own, const cha
     enum { BEFORE = 20 };
     size_t latest = 0;
     for (int i = 0; i < r->n_variants; i++) {
-        const report_run *run = r->variant[i].run[0];
-        const char *other = same_text(base_name(run), base_name(own)) ? report_pairs_find(&run->recipe, key) : NULL;
+        const char *other = other_value(r, i, own, key, value);
         size_t n = 0;
         while (other && value[n] && value[n] == other[n]) n++;
         if (value[n] && n > latest) latest = n;

@@ -55,42 +55,31 @@ static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(images_
 
 static const char *check_files(const images_settings *r) {
     const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
-    if (shapes ? *r->data.path != '\0' : folder && !*r->data.path) {
-        adamod__refuse(shapes ? "data.path is given, but data.set shapes reads no files"
-                              : "data.path is not given; data.set %s needs it",
-                       r->data.set);
-        return "data.path";
-    }
-    if (!folder && (*r->data.valid_path || *r->data.test_path)) {
-        adamod__refuse("%s is given, but data.set %s does not read it",
-                       *r->data.valid_path ? "data.valid_path" : "data.test_path", r->data.set);
-        return *r->data.valid_path ? "data.valid_path" : "data.test_path";
-    }
-    if (!folder || *r->data.valid_path || *r->data.test_path || r->data.hold_out > 0) return NULL;
-    adamod__refuse("data.hold_out is 0, and neither data.valid_path nor data.test_path is given: nothing is left to "
-                   "validate on");
-    return "data.hold_out";
+    const char *held_out = *r->data.valid_path ? "data.valid_path" : *r->data.test_path ? "data.test_path" : NULL;
+    if (shapes && *r->data.path)
+        return task_refuse("data.path", "data.path is given, but data.set shapes reads no files");
+    if (folder && !*r->data.path) return task_refuse("data.path", "data.path is not given; data.set folder needs it");
+    if (!folder && held_out)
+        return task_refuse(held_out, "%s is given, but data.set %s does not read it", held_out, r->data.set);
+    if (!folder || held_out || r->data.hold_out > 0) return NULL;
+    return task_refuse("data.hold_out", "data.hold_out is 0, and neither data.valid_path nor data.test_path is given: "
+                                        "nothing is left to validate on");
 }
 
 static const char *check_task(const recipe *whole) {
     const images_settings *r = images_settings_of(whole);
     const char *path = check_files(r);
     if (path) return path;
-    if (strcmp(r->data.set, "folder") != 0 && r->data.size != SHAPES_SIZE) {
-        adamod__refuse("data.size is %d, expected %d, which pictures of data.set %s have", r->data.size, SHAPES_SIZE,
-                       r->data.set);
-        return "data.size";
-    }
-    if (strcmp(r->data.set, "cifar100") != 0 && strcmp(r->data.labels, "coarse") == 0) {
-        adamod__refuse("data.labels is coarse, which only data.set cifar100 has");
-        return "data.labels";
-    }
+    if (strcmp(r->data.set, "folder") != 0 && r->data.size != SHAPES_SIZE)
+        return task_refuse("data.size", "data.size is %d, expected %d, which pictures of data.set %s have",
+                           r->data.size, SHAPES_SIZE, r->data.set);
+    if (strcmp(r->data.set, "cifar100") != 0 && strcmp(r->data.labels, "coarse") == 0)
+        return task_refuse("data.labels", "data.labels is coarse, which only data.set cifar100 has");
     return images_check_view(r);
 }
 
 /* ---- models ---- */
 
-typedef nn_value (*build_model)(nn_graph *g, const void *settings, nn_value x, int classes);
 static nn_value build_mlp(nn_graph *g, const void *s, nn_value x, int n) { return mlp_build(g, s, x, n); }
 static nn_value build_resnet(nn_graph *g, const void *s, nn_value x, int n) { return resnet_build(g, s, x, n); }
 static nn_value build_densenet(nn_graph *g, const void *s, nn_value x, int n) { return densenet_build(g, s, x, n); }
@@ -105,23 +94,25 @@ static const char *check_densenet(const recipe *r) {
     int divisor = 1;
     for (const char *c = s->model.blocks; *c; c++) divisor *= *c == ',' ? 2 : 1;
     if (path || pixels % divisor == 0) return path;
-    adamod__refuse("data.size is %d, expected a multiple of %d: a DenseNet of model.blocks %s halves it after each but "
-                   "the last",
-                   pixels, divisor, s->model.blocks);
-    return "data.size";
+    return task_refuse(
+        "data.size",
+        "data.size is %d, expected a multiple of %d: a DenseNet of model.blocks %s halves it after each but the last",
+        pixels, divisor, s->model.blocks);
 }
 
-static const task_model resnet = {"resnet", &resnet_keys, check_resnet};
-static const task_model densenet = {"densenet", &densenet_keys, check_densenet};
-static const task_model mlp = {"mlp", &mlp_keys, NULL};
+/* The parameters of the last layer. */
+static void last_linear(const recipe *r, char *out, size_t size) {
+    (void)r;
+    snprintf(out, size, "linear.*");
+}
+static void last_of_mlp(const recipe *r, char *out, size_t size) {
+    snprintf(out, size, "layers.%d.*", ((const mlp_settings *)(const void *)r->model_settings)->model.layers);
+}
+
+static const task_model resnet = {"resnet", &resnet_keys, check_resnet, build_resnet, last_linear};
+static const task_model densenet = {"densenet", &densenet_keys, check_densenet, build_densenet, last_linear};
+static const task_model mlp = {"mlp", &mlp_keys, NULL, build_mlp, last_of_mlp};
 static const task_model *const models[] = {&resnet, &densenet, &mlp, NULL};
-static const build_model builders[] = {build_resnet, build_densenet, build_mlp};
-
-static nn_value build_logits(const recipe *r, nn_graph *g, nn_value x, int classes) {
-    int i = 0;
-    while (models[i] != recipe_model(r)) i++;
-    return builders[i](g, r->model_settings, x, classes);
-}
 
 /* ---- graphs ---- */
 
@@ -136,7 +127,7 @@ static nn_value build_graph(const experiment *e, nn_graph *g, int64_t capacity, 
     const nn_value targets = nn_input(g, "targets", NN_I32, *rows, 0);
     nn_pad(g, targets, -1);
     const nn_value x = nn_pictures(g, data, places, draws, &s->view);
-    const nn_value logits = build_logits(&e->recipe, g, x, s->all.classes.n);
+    const nn_value logits = recipe_model(&e->recipe)->build(g, e->recipe.model_settings, x, s->all.classes.n);
     const nn_value loss = nn_cross_entropy(g, logits, targets, 0);
     nn_output(g, "loss", loss);
     if (answers) nn_output(g, "logits", logits);
@@ -263,13 +254,6 @@ static uint64_t fingerprint(const experiment *e) {
     uint64_t hash = FINGERPRINT_NAMES;
     for (int i = 0; i < c->n; i++) hash = fingerprint_names(hash, c->name[i], strlen(c->name[i]) + 1);
     return hash;
-}
-
-/* The last layer. */
-static void meaning(const experiment *e, char *out, size_t size) {
-    const recipe *r = &e->recipe;
-    if (recipe_model(r) != &mlp) snprintf(out, size, "linear.*");
-    else snprintf(out, size, "layers.%d.*", ((const mlp_settings *)(const void *)r->model_settings)->model.layers);
 }
 
 static void describe(const experiment *e, task_fact fact, void *context) {
@@ -477,7 +461,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     return score(e, split, whole ? INT64_MAX : depth == TASK_GLANCE ? r->data.batch : some, whole, out);
 }
 
-static int report(experiment *e, task_split split, int64_t step, const char *directory) {
+static int write_details(experiment *e, task_split split, int64_t step, const char *directory) {
     const images *s = images_of(e);
     char path[1100];
     snprintf(path, sizeof path, "%s/classes.json", directory);
@@ -529,6 +513,7 @@ const task task_images = {.name = "images",
                           .subtitle = subtitle,
                           .keys = tables,
                           .models = models,
+                          .answer = TASK_CLASSIFIES,
                           .metrics = metrics,
                           .n_metrics = METRICS,
                           .check = check_task,
@@ -542,11 +527,11 @@ const task task_images = {.name = "images",
                           .has = has,
                           .count = count,
                           .evaluate = evaluate,
-                          .report = report,
+                          .write_details = write_details,
                           .save = save,
                           .saves = (const char *const[]){"classes.txt", NULL},
                           .fingerprint = fingerprint,
-                          .meaning = meaning,
+
                           .other_meaning = "other classes",
                           .describe = describe,
                           .data = data_parts,

@@ -49,14 +49,13 @@ static bool parse_three(const char *text, float out[3]) {
 
 const char *images_check_view(const images_settings *r) {
     float x[3] = {0};
-    if (*r->data.mean && !parse_three(r->data.mean, x)) {
-        adamod__refuse("data.mean is '%s', expected three numbers with commas between them", r->data.mean);
-        return "data.mean";
-    }
+    if (*r->data.mean && !parse_three(r->data.mean, x))
+        return task_refuse("data.mean", "data.mean is '%s', expected three numbers with commas between them",
+                           r->data.mean);
     const bool three = !*r->data.std || parse_three(r->data.std, x);
     if (!*r->data.std || (three && x[0] > 0 && x[1] > 0 && x[2] > 0)) return NULL;
-    adamod__refuse("data.std is '%s', expected three numbers above 0 with commas between them", r->data.std);
-    return "data.std";
+    return task_refuse("data.std", "data.std is '%s', expected three numbers above 0 with commas between them",
+                       r->data.std);
 }
 
 nn_picture_options images_view(const images_settings *r) {

@@ -64,44 +64,35 @@ static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(languag
 /* What no single key can tell. */
 
 static const char *check_generated(const language_settings *r) {
-    if (strcmp(r->data.tokens, "words") != 0) {
-        adamod__refuse("data.tokens is %s, expected words, which data.set generated is made of", r->data.tokens);
-        return "data.tokens";
-    }
-    if (*r->data.vocabularies) {
-        adamod__refuse("data.vocabularies is given, but data.set generated has its own");
-        return "data.vocabularies";
-    }
+    if (strcmp(r->data.tokens, "words") != 0)
+        return task_refuse("data.tokens", "data.tokens is %s, expected words, which data.set generated is made of",
+                           r->data.tokens);
+    if (*r->data.vocabularies)
+        return task_refuse("data.vocabularies", "data.vocabularies is given, but data.set generated has its own");
     if (r->data.branches <= r->data.words) return NULL;
-    adamod__refuse("data.branches is %d, expected at most data.words, %d", r->data.branches, r->data.words);
-    return "data.branches";
+    return task_refuse("data.branches", "data.branches is %d, expected at most data.words, %d", r->data.branches,
+                       r->data.words);
 }
 
 static const char *check_vocabulary(const language_settings *r) {
-    if (*r->data.bpe && strcmp(r->data.tokens, "subwords") != 0) {
-        adamod__refuse("data.bpe is given, but data.tokens is %s, expected subwords", r->data.tokens);
-        return "data.bpe";
-    }
-    if (*r->data.bpe && *r->data.vocabularies) {
-        adamod__refuse("data.bpe is given, but the run of data.vocabularies has codes of its own");
-        return "data.bpe";
-    }
+    if (*r->data.bpe && strcmp(r->data.tokens, "subwords") != 0)
+        return task_refuse("data.bpe", "data.bpe is given, but data.tokens is %s, expected subwords", r->data.tokens);
+    if (*r->data.bpe && *r->data.vocabularies)
+        return task_refuse("data.bpe", "data.bpe is given, but the run of data.vocabularies has codes of its own");
     if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
-    adamod__refuse("data.max_vocab is %d, expected 0 or more than 2, <eos> and <unk>", r->data.max_vocab);
-    return "data.max_vocab";
+    return task_refuse("data.max_vocab", "data.max_vocab is %d, expected 0 or more than 2, <eos> and <unk>",
+                       r->data.max_vocab);
 }
 
 /* The names of its files are known. */
 static const char *check_ptb(const language_settings *r) {
-    static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"}, *const keys_of[SPLITS] = {
-                                                                                         "data.train_file",
-                                                                                         "data.valid_file",
-                                                                                         "data.test_file"};
+    static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"};
+    static const char *const keys_of[SPLITS] = {"data.train_file", "data.valid_file", "data.test_file"};
     const char *const given[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
     for (int split = 0; split < SPLITS; split++) {
         if (strcmp(given[split], usual[split]) == 0 || strcmp(given[split], language_file(r, split)) == 0) continue;
-        adamod__refuse("%s is '%s', but data.set ptb reads %s", keys_of[split], given[split], language_file(r, split));
-        return keys_of[split];
+        return task_refuse(keys_of[split], "%s is '%s', but data.set ptb reads %s", keys_of[split], given[split],
+                           language_file(r, split));
     }
     return NULL;
 }
@@ -109,21 +100,23 @@ static const char *check_ptb(const language_settings *r) {
 static const char *check_task(const recipe *whole) {
     const language_settings *r = language_settings_of(whole);
     const bool generated = language_is_generated(whole), ptb = strcmp(r->data.set, "ptb") == 0;
-    if (generated ? *r->data.path != '\0' : !ptb && !*r->data.path) {
-        adamod__refuse(generated ? "data.path is given, but data.set generated reads no files"
-                                 : "data.path is not given; data.set text needs it");
-        return "data.path";
-    }
-    if (!generated && (!*r->data.train_file || !*r->data.valid_file)) {
-        const char *key = *r->data.train_file ? "data.valid_file" : "data.train_file";
-        adamod__refuse("%s is empty; data.set text needs it", key);
-        return key;
-    }
+    const char *empty = !*r->data.train_file ? "data.train_file" : !*r->data.valid_file ? "data.valid_file" : NULL;
+    if (generated && *r->data.path)
+        return task_refuse("data.path", "data.path is given, but data.set generated reads no files");
+    if (!generated && !ptb && !*r->data.path)
+        return task_refuse("data.path", "data.path is not given; data.set text needs it");
+    if (!generated && empty) return task_refuse(empty, "%s is empty; data.set text needs it", empty);
     const char *path = generated ? check_generated(r) : ptb ? check_ptb(r) : NULL;
     return path ? path : check_vocabulary(r);
 }
 
-static const task_model lstm = {"lstm", &lstm_keys, NULL};
+/* One table of words serves both ends of the model. */
+static void meaning(const recipe *r, char *out, size_t size) {
+    (void)r;
+    snprintf(out, size, "embedding.weight,decoder.bias");
+}
+
+static const task_model lstm = {"lstm", &lstm_keys, .meaning = meaning};
 static const task_model *const models[] = {&lstm, NULL};
 
 /* ---- lengths ---- */
@@ -251,10 +244,9 @@ static int save(const experiment *e, const char *directory) {
     return s->codes.text ? subword_codes_save(&s->codes, path) : 0;
 }
 
-/* One table of words for both ends. */
-static void meaning(const experiment *e, char *out, size_t size) {
-    (void)e;
-    snprintf(out, size, "embedding.weight,decoder.bias");
+static int kept(const recipe *r, task_kept out[TASK_MOST_KEPT]) {
+    out[0] = (task_kept){"data.vocabularies", language_settings_of(r)->data.vocabularies, ""};
+    return 1;
 }
 
 static uint64_t fingerprint(const experiment *e) {
@@ -405,11 +397,12 @@ const task task_language = {.name = "language",
                             .samples = "tokens",
                             .keys = tables,
                             .models = models,
+                            .answer = TASK_WRITES,
                             .metrics = metrics,
                             .n_metrics = METRICS,
                             .check = check_task,
                             .vocabulary_key = "data.vocabularies",
-                            .meaning = meaning,
+                            .kept = kept,
                             .other_meaning = "another vocabulary",
                             .answers = "Generated text",
                             .subtitle = subtitle,

@@ -63,9 +63,10 @@ static int each_line(const char *path, take_line take, void *context) {
 
 /* A line in its tokens; *own is to be freed. */
 static int split_line(const language *s, text_slice line, text_slice *out, char **own) {
-    *own = s->codes.worker ? bpe_apply(s->codes.worker, line) : NULL;
+    const bool split = subword_codes_exist(&s->codes);
+    *own = split ? bpe_apply(s->codes.worker, line) : NULL;
     *out = *own ? text_of(*own) : line;
-    return s->codes.worker && !*own ? -1 : 0;
+    return split && !*own ? -1 : 0;
 }
 
 int64_t language_encode(const experiment *e, text_slice line, int32_t **out) {

@@ -94,7 +94,8 @@ static bool ends_lines(const experiment *e) {
 
 /* Words have spaces between them, parts of a word do not. */
 static int show_word(language_writer *w, text_slice word, language_sink sink, void *context) {
-    const bool part = language_of(w->e)->codes.worker && word.n > 2 && memcmp(word.bytes + word.n - 2, "@@", 2) == 0;
+    const bool part =
+        subword_codes_exist(&language_of(w->e)->codes) && word.n > 2 && memcmp(word.bytes + word.n - 2, "@@", 2) == 0;
     if (w->spaced && sink(context, text_of(" "))) return -1;
     w->spaced = !part;
     if (part) word.n -= 2;

@@ -142,7 +142,7 @@ int raw_text_load(raw_text *r, const char *source, const char *target, int64_t m
     int failed = 0;
     for (int i = 0; i < RAW_SIDES && !failed; i++) failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i]);
     for (int i = 0; i < RAW_SIDES && !failed; i++) hashes[i] = fingerprint_data(0, text[RAW][i].text, text[RAW][i].n);
-    if (!failed && !r->codes.worker) failed = learn(r, tokens, merges);
+    if (!failed && !subword_codes_exist(&r->codes)) failed = learn(r, tokens, merges);
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
         if (apply(r, &tokens[i], &text[SUBWORDS][i]))
             failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", paths[i]);

@@ -12,6 +12,7 @@ typedef struct subword_codes {
 } subword_codes;
 
 void subword_codes_close(subword_codes *s);
+static inline bool subword_codes_exist(const subword_codes *s) { return s->worker != NULL; }
 
 int subword_codes_read(subword_codes *s, const char *path);
 /* So many merges, from all lines that the learner was given, which is freed. A learner that is NULL is out of memory. */

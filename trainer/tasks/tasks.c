@@ -21,16 +21,3 @@ const metric *tasks_metrics(int *n) {
     }
     return all;
 }
-
-int tasks_keep(const recipe *r, tasks_kept out[TASKS_KEPT]) {
-    const task *t = recipe_task(r);
-    int n = 0;
-    if (t == &task_language)
-        out[n++] = (tasks_kept){"data.vocabularies", language_settings_of(r)->data.vocabularies, ""};
-    if (t == &task_bitext) {
-        const translation_settings *s = translation_settings_of(r);
-        out[n++] = (tasks_kept){"data.vocabularies", s->data.vocabularies, ""};
-        out[n++] = (tasks_kept){"data.bpe", s->data.bpe, "/bpe.codes"};
-    }
-    return n;
-}

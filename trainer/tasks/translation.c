@@ -248,16 +248,24 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     return 0;
 }
 
+/* ---- the tables ---- */
+
 /* Tables of words; with model.share some of them are one. */
-static void meaning(const experiment *e, char *out, size_t size) {
-    (void)e;
+static void meaning(const recipe *r, char *out, size_t size) {
+    (void)r;
     snprintf(out, size, "*embedding.weight,decoder.output.weight");
 }
 
-/* ---- the tables ---- */
-
-static const task_model transformer = {"transformer", &transformer_keys, translation_check_transformer};
+static const task_model transformer = {"transformer", &transformer_keys, translation_check_transformer,
+                                       .meaning = meaning};
 static const task_model *const models[] = {&transformer, NULL};
+
+static int kept(const recipe *r, task_kept out[TASK_MOST_KEPT]) {
+    const translation_settings *s = translation_settings_of(r);
+    out[0] = (task_kept){"data.vocabularies", s->data.vocabularies, ""};
+    out[1] = (task_kept){"data.bpe", s->data.bpe, "/bpe.codes"};
+    return 2;
+}
 
 static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d",         "model.ffn",
                                        "model.heads", "data.sentences", "data.max_tokens", NULL};
@@ -265,20 +273,23 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
 #define TRANSLATION                                                                                                    \
     .items = "tokens", .samples = "sentences", .answers = "Translations", .limit = "train.evaluate_pairs",             \
     .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .measures = measures,            \
-    .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .batches = batches,      \
-    .next = next, .seek = seek, .has = has, .count = count, .evaluate = evaluate, .save = translation_save,            \
+    .answer = TASK_TRANSLATES, .open = open_translation, .close = close_translation, .build = build,                   \
+    .prepare = prepare, .batches = batches, .next = next, .seek = seek, .has = has, .count = count,                    \
+    .evaluate = evaluate, .save = translation_save,                                                                    \
     .saves = (const char *const[]){"source.vocab", "target.vocab", "bpe.codes", NULL},                                 \
     .fingerprint = translation_fingerprint, .describe = translation_describe, .data = translation_data,                \
-    .note = translation_note, .bench = &translation_bench, .vocabulary_key = "data.vocabularies", .meaning = meaning,  \
+    .note = translation_note, .bench = &translation_bench, .vocabulary_key = "data.vocabularies",                      \
     .other_meaning = "another vocabulary"
 
 const task task_bitext = {.name = "bitext",
                           .about = "translation of your own text",
                           .keys = translation_bitext_keys,
                           .check = translation_check_bitext,
+                          .kept = kept,
                           TRANSLATION};
 const task task_numbers = {.name = "numbers",
                            .about = "German number words to English",
                            .keys = translation_numbers_keys,
                            .check = translation_check_numbers,
+                           .generates = true,
                            TRANSLATION};

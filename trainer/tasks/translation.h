@@ -55,8 +55,9 @@ typedef struct translation {
     corpus_text text[SPLITS];
     corpus pairs[SPLITS];
     char files[SPLITS][2][RECIPE_PATH]; /* bitext: what was read, source and target */
-    raw_text raw;                       /* where data.raw is true, or a data set is in subwords */
-    corpus_text raw_pairs[SPLITS];      /* of held-out text, then: as they were in the files */
+    bool is_raw;                        /* data.raw is true, or the data set is in subwords: text goes through raw */
+    raw_text raw;
+    corpus_text raw_pairs[SPLITS]; /* of held-out text, then: as they were in the files */
     uint64_t raw_hash[SPLITS][RAW_SIDES];
     vocab *src_vocab, *tgt_vocab; /* may be the same one */
     text_unit unit;

@@ -67,24 +67,21 @@ const key_table *const translation_numbers_keys[] = {&numbers_table, &common_tab
 
 static const char *check_vocabulary_size(const translation_settings *s) {
     if (s->data.max_vocab == 0 || s->data.max_vocab > VOCAB_SPECIALS) return NULL;
-    adamod__refuse("data.max_vocab is %d, expected 0 or more than the %d special tokens", s->data.max_vocab,
-                   VOCAB_SPECIALS);
-    return "data.max_vocab";
+    return task_refuse("data.max_vocab", "data.max_vocab is %d, expected 0 or more than the %d special tokens",
+                       s->data.max_vocab, VOCAB_SPECIALS);
 }
 
 static const char *check_batches(const translation_settings *s) {
-    if (s->data.max_ratio > 0 && s->data.max_ratio < 1) {
-        adamod__refuse("data.max_ratio is %g, expected 0 or at least 1: no pair is below 1", s->data.max_ratio);
-        return "data.max_ratio";
-    }
-    if (!s->data.sort_by_length && s->data.sentences == 0) {
-        adamod__refuse("data.sort_by_length is false: batches are of data.sentences, which must be above 0");
-        return "data.sort_by_length";
-    }
+    if (s->data.max_ratio > 0 && s->data.max_ratio < 1)
+        return task_refuse("data.max_ratio", "data.max_ratio is %g, expected 0 or at least 1: no pair is below 1",
+                           s->data.max_ratio);
+    if (!s->data.sort_by_length && s->data.sentences == 0)
+        return task_refuse("data.sort_by_length",
+                           "data.sort_by_length is false: batches are of data.sentences, which must be above 0");
     if (s->data.sentences > 0 || s->data.max_tokens > s->data.max_length) return NULL;
-    adamod__refuse("data.max_tokens is %d: a sentence of data.max_length %d, and its end, would fit into no batch",
-                   s->data.max_tokens, s->data.max_length);
-    return "data.max_tokens";
+    return task_refuse("data.max_tokens",
+                       "data.max_tokens is %d: a sentence of data.max_length %d, and its end, would fit into no batch",
+                       s->data.max_tokens, s->data.max_length);
 }
 
 static const char *check_common(const recipe *r) {
@@ -107,24 +104,20 @@ static const char *check_set(const translation_settings *s, const data_set *set)
     for (int i = 0; i < bitext_table.n; i++) {
         const key_spec *k = &bitext_keys[i];
         if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0 || !*((const char *)s + k->offset)) continue;
-        adamod__refuse("%s is given, but data.set %s has files of its own; data.set files reads yours", k->path,
-                       set->name);
-        return k->path;
+        return task_refuse(k->path, "%s is given, but data.set %s has files of its own; data.set files reads yours",
+                           k->path, set->name);
     }
-    if (s->data.raw != !set->pairs) {
-        adamod__refuse("data.raw is %s, but data.set %s is %s", s->data.raw ? "true" : "false", set->name,
-                       set->pairs ? "in subwords" : "raw text");
-        return "data.raw";
-    }
-    if (strcmp(s->data.tokens, "words") != 0) {
-        adamod__refuse("data.tokens is %s, expected words: data.set %s is made of them", s->data.tokens, set->name);
-        return "data.tokens";
-    }
+    if (s->data.raw != !set->pairs)
+        return task_refuse("data.raw", "data.raw is %s, but data.set %s is %s", s->data.raw ? "true" : "false",
+                           set->name, set->pairs ? "in subwords" : "raw text");
+    if (strcmp(s->data.tokens, "words") != 0)
+        return task_refuse("data.tokens", "data.tokens is %s, expected words: data.set %s is made of them",
+                           s->data.tokens, set->name);
     for (int i = 0; s->data.raw && i < 2; i++) {
-        if (strcmp(languages[i], set->languages[i]) == 0) continue;
-        adamod__refuse("data.%s_lang is %s, expected %s, which data.set %s has", i ? "target" : "source", languages[i],
-                       set->languages[i], set->name);
-        return i ? "data.target_lang" : "data.source_lang";
+        const char *key = i ? "data.target_lang" : "data.source_lang";
+        if (strcmp(languages[i], set->languages[i]) != 0)
+            return task_refuse(key, "%s is %s, expected %s, which data.set %s has", key, languages[i],
+                               set->languages[i], set->name);
     }
     return NULL;
 }
@@ -138,29 +131,27 @@ static const char *check_files(const translation_settings *s) {
         const bool of_test = strncmp(k->path, "data.test_", 10) == 0;
         if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0) continue;
         if (*((const char *)s + k->offset) || (of_test && !test)) continue;
-        adamod__refuse("%s is not given; %s", k->path,
-                       of_test ? "the other half of the test is" : "data.task bitext needs it");
-        return k->path;
+        return task_refuse(k->path, "%s is not given; %s", k->path,
+                           of_test ? "the other half of the test is" : "data.task bitext needs it");
     }
     return NULL;
 }
 
 static const char *check_raw(const translation_settings *s) {
-    if (s->data.raw && strcmp(s->data.tokens, "words") != 0) {
-        adamod__refuse("data.raw is true: data.tokens is %s, expected words, which are subwords then", s->data.tokens);
-        return "data.tokens";
-    }
+    if (s->data.raw && strcmp(s->data.tokens, "words") != 0)
+        return task_refuse("data.tokens",
+                           "data.raw is true: data.tokens is %s, expected words, which are subwords then",
+                           s->data.tokens);
     const char *const languages[][2] = {{"data.source_lang", s->data.source_lang},
                                         {"data.target_lang", s->data.target_lang}};
     for (int i = 0; s->data.raw && i < 2; i++) {
         const size_t n = strspn(languages[i][1], "abcdefghijklmnopqrstuvwxyz");
         if (n >= 2 && n <= 3 && !languages[i][1][n]) continue;
-        adamod__refuse("%s is '%s', expected a code of two or three small letters", languages[i][0], languages[i][1]);
-        return languages[i][0];
+        return task_refuse(languages[i][0], "%s is '%s', expected a code of two or three small letters",
+                           languages[i][0], languages[i][1]);
     }
     if (s->data.raw || !*s->data.bpe) return NULL;
-    adamod__refuse("data.bpe is given, but data.raw is false: text is taken as it is");
-    return "data.bpe";
+    return task_refuse("data.bpe", "data.bpe is given, but data.raw is false: text is taken as it is");
 }
 
 const char *translation_check_bitext(const recipe *r) {
@@ -173,27 +164,23 @@ const char *translation_check_bitext(const recipe *r) {
 /* Generated text is as it is: what would cut it in other ways must not be taken and ignored. */
 const char *translation_check_numbers(const recipe *r) {
     const translation_settings *s = translation_settings_of(r);
-    if (strcmp(s->data.tokens, "characters") != 0) {
-        adamod__refuse("data.tokens is %s, expected characters, which data.task numbers is made of", s->data.tokens);
-        return "data.tokens";
-    }
+    if (strcmp(s->data.tokens, "characters") != 0)
+        return task_refuse("data.tokens", "data.tokens is %s, expected characters, which data.task numbers is made of",
+                           s->data.tokens);
     if (s->data.max_length >= CORPUS_NUMBERS_LONGEST) return check_common(r);
-    adamod__refuse("data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",
-                   s->data.max_length, CORPUS_NUMBERS_LONGEST);
-    return "data.max_length";
+    return task_refuse("data.max_length",
+                       "data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",
+                       s->data.max_length, CORPUS_NUMBERS_LONGEST);
 }
 
 const char *translation_check_transformer(const recipe *r) {
     const transformer_settings *s = transformer_settings_of(r);
-    if (s->model.d % s->model.heads) {
-        adamod__refuse("model.heads is %d, which does not divide model.d %d", s->model.heads, s->model.d);
-        return "model.heads";
-    }
-    if (s->model.d % 2) { /* half of a position's numbers are sines, half cosines */
-        adamod__refuse("model.d is %d, expected an even number", s->model.d);
-        return "model.d";
-    }
+    if (s->model.d % s->model.heads)
+        return task_refuse("model.heads", "model.heads is %d, which does not divide model.d %d", s->model.heads,
+                           s->model.d);
+    if (s->model.d % 2) /* half of a position's numbers are sines, half cosines */
+        return task_refuse("model.d", "model.d is %d, expected an even number", s->model.d);
     if (!s->model.share_all || translation_settings_of(r)->data.joint) return NULL;
-    adamod__refuse("model.share_all is true: one table needs one vocabulary, so data.joint must be true");
-    return "model.share_all";
+    return task_refuse("model.share_all",
+                       "model.share_all is true: one table needs one vocabulary, so data.joint must be true");
 }

@@ -62,13 +62,11 @@ static int read_raw_test(experiment *e) {
                           (long long)s->raw_pairs[SPLIT_TEST].n, (long long)s->text[SPLIT_TEST].n);
 }
 
-static bool is_numbers(const experiment *e) { return e->task == &task_numbers; }
-
 /* Of a run's directory, what is held out alone. That does not depend on how many numbers are for training. */
 static int load_text(experiment *e, const char *directory) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     corpus_text *text = translation_of(e)->text;
-    if (is_numbers(e)) {
+    if (e->task->generates) {
         return corpus_numbers(r->data.seed, directory ? 1 : r->data.train, r->data.valid, r->data.test,
                               &text[SPLIT_TRAIN], &text[SPLIT_VALID], &text[SPLIT_TEST]);
     }
@@ -147,9 +145,10 @@ int translation_load(experiment *e, const char *directory, int uses) {
     translation *s = translation_of(e);
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
-    const data_set *set = is_numbers(e) ? NULL : translation_set(r);
+    const data_set *set = e->task->generates ? NULL : translation_set(r);
     s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
-    if ((r->data.raw || translation_is_split(r)) && open_raw(e, from)) return from ? -1 : data_set_explain(set);
+    s->is_raw = r->data.raw || translation_is_split(r);
+    if (s->is_raw && open_raw(e, from)) return from ? -1 : data_set_explain(set);
     if ((!directory || (uses & TASK_SCORE)) && load_text(e, directory)) return data_set_explain(set);
     if (from ? load_vocabularies(e, from) : make_vocabularies(e)) return -1;
     return encode_text(s);
@@ -201,7 +200,7 @@ int translation_data(const experiment *e, task_part *out) {
         const uint64_t src = hash_side(&text->src, text->n), tgt = hash_side(&text->tgt, text->n);
         const uint64_t raw_src = raw->n ? hash_side(&raw->src, raw->n) : s->raw_hash[i][RAW_SOURCE],
                        raw_tgt = raw->n ? hash_side(&raw->tgt, raw->n) : s->raw_hash[i][RAW_TARGET];
-        if (is_numbers(e)) {
+        if (e->task->generates) {
             out[n++] = (task_part){(task_split)i, keys[i][2], "", fingerprint_data(src, &tgt, sizeof tgt), 0};
         } else {
             out[n++] = (task_part){(task_split)i, keys[i][0], s->files[i][0], src, raw_src};

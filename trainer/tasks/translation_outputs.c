@@ -75,7 +75,7 @@ static char *output_tokens(const translation *s, const decode_result *r) {
 /* As the files have it: tokens, or raw text. */
 static char *output_text(translation *s, const decode_result *r) {
     char *tokens = output_tokens(s, r);
-    if (!tokens || !s->raw.codes.worker) return tokens;
+    if (!tokens || !s->is_raw) return tokens;
     char *text = raw_text_join(&s->raw, tokens);
     free(tokens);
     return text;
@@ -107,7 +107,7 @@ static int read_line(experiment *e, int i, text_slice line, lines_job *j, source
     translation_answer *mine = j->answers + (size_t)i * (size_t)j->nbest;
     char *subwords = NULL;
     int status = 0;
-    if (j->s->raw.codes.worker) {
+    if (j->s->is_raw) {
         if (!(subwords = raw_text_split(&j->s->raw, line)))
             return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a line");
         line = text_of(subwords);

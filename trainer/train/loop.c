@@ -429,7 +429,8 @@ static int write_final(trainer *t, const task_result *final, train_result *out) 
     if (!t->run) return 0;
     last.model = out->tested;
     last.model_step = out->tested_step;
-    if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run))) return -1;
+    if (t->s.task->write_details && t->s.task->write_details(&t->s, split, t->at.step, run_directory(t->run)))
+        return -1;
     if (run_add_metrics(t->run, &last)) return -1;
     return run_finish(t->run, &result, &out->train_loss);
 }

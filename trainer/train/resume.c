@@ -42,7 +42,8 @@ static void find_way_out(const experiment *e, const char *meaning, char *out, si
 static int take_weights(experiment *e) {
     const recipe *r = &e->recipe;
     char meaning[128] = "", way_out[RECIPE_PATH + 128];
-    if (e->task->meaning) e->task->meaning(e, meaning, sizeof meaning);
+    const task_model *model = recipe_model(&e->recipe);
+    if (model->meaning) model->meaning(&e->recipe, meaning, sizeof meaning);
     find_way_out(e, meaning, way_out, sizeof way_out);
     const checkpoint_weights how = {.fingerprint = e->task->fingerprint(e),
                                     .skip = r->train.init_skip,

@@ -3,6 +3,7 @@
 #ifndef ADAMOD_TASK_H
 #define ADAMOD_TASK_H
 
+#include "core/error.h"
 #include "support/fingerprint.h"
 #include "support/metric.h"
 #include "nn/nn.h"
@@ -34,7 +35,25 @@ struct task_model {
     const key_table *keys;
     /* Checks combinations of keys: NULL, or the path of the wrong key, with a message. */
     const char *(*check)(const recipe *r);
+    /* Adds the model to a graph and returns its logits. NULL: the only model of its task, which builds it. */
+    nn_value (*build)(nn_graph *g, const void *settings, nn_value x, int classes);
+    /* Writes patterns of the parameters that depend on the fingerprint: the layer of classes, embeddings of words. Other
+     * parameters can be used with other data. NULL: not known. */
+    void (*meaning)(const recipe *r, char *out, size_t size);
 };
+
+/* For checks: the message, then the path of the key. */
+#define task_refuse(path, ...) (adamod__refuse(__VA_ARGS__), path)
+
+/* What a trained model can be used for. */
+typedef enum task_answer { TASK_ONLY_SCORES, TASK_TRANSLATES, TASK_CLASSIFIES, TASK_WRITES } task_answer;
+
+/* Something that a recipe takes from elsewhere and a run keeps a copy of. */
+typedef struct task_kept {
+    const char *key, *from;
+    const char *name; /* its path in the run's directory, with a slash; "": the run itself stands for it */
+} task_kept;
+enum { TASK_MOST_KEPT = 2 };
 
 /* A batch that was fed to a plan. */
 typedef struct task_batch {
@@ -82,7 +101,9 @@ struct task {
     const task_model *const *models; /* ends with NULL; the first is the default */
     const metric *metrics;           /* the first is "loss" */
     int n_metrics;
-    bool carries; /* a training batch starts with the model's states after the previous one */
+    task_answer answer;
+    bool generates; /* its data are never read from files */
+    bool carries;   /* a training batch starts with the model's states after the previous one */
     bool (*measures)(const recipe *r, int index); /* whether the recipe measures a metric; NULL: all */
     const char *(*check)(const recipe *r);        /* as a model's */
     /* For reports; each may be NULL. */
@@ -117,17 +138,15 @@ struct task {
 
     /* Writes more results of the evaluation of the whole split, which came just before, into a run's directory. May be
      * NULL. */
-    int (*report)(experiment *e, task_split split, int64_t step, const char *directory);
+    int (*write_details)(experiment *e, task_split split, int64_t step, const char *directory);
 
     /* Saves what gives parameters their meaning (vocabularies) in a run's directory; fingerprint is of that. */
     int (*save)(const experiment *e, const char *directory);
     const char *const *saves; /* names of these files; ends with NULL; NULL: there are none */
     uint64_t (*fingerprint)(const experiment *e);
     const char *vocabulary_key; /* key that takes the vocabulary from a run's directory; NULL: none */
-    /* Patterns of the parameters that the fingerprint is about, such as embeddings of words; others can be taken from any
-     * run. NULL: not known. */
-    void (*meaning)(const experiment *e, char *out, size_t size);
-    const char *other_meaning; /* describes another fingerprint: "another vocabulary" */
+    const char *other_meaning;  /* describes another fingerprint: "another vocabulary" */
+    int (*kept)(const recipe *r, task_kept out[TASK_MOST_KEPT]); /* how many; NULL: none */
     /* Lists all parts of the data that open has read, at most TASK_MOST_PARTS; returns how many. A run is not resumed with
      * other data unless the user asks for it. Strings live as long as the experiment. */
     int (*data)(const experiment *e, task_part *out);
