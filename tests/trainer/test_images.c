@@ -234,9 +234,9 @@ TEST(predictions_are_those_that_evaluations_count) {
 }
 
 TEST(the_surest_mistakes_are_kept_in_order) {
-    class_report c = {0};
-    CHECK_INT(class_report_begin(&c, 3), 0);
-    for (int i = 0; i < 100; i++) class_report_add(&c, i % 3, (i + (i % 7 != 0)) % 3, (i * 37 % 50) / 50.0, i);
+    class_details c = {0};
+    CHECK_INT(class_details_begin(&c, 3), 0);
+    for (int i = 0; i < 100; i++) class_details_add(&c, i % 3, (i + (i % 7 != 0)) % 3, (i * 37 % 50) / 50.0, i);
     CHECK_INT(c.mistakes, CLASS_MISTAKES);
     CHECK_CLOSE(c.mistake[0].probability, 0.98, 0);
     for (int i = 1; i < c.mistakes; i++) {
@@ -244,31 +244,31 @@ TEST(the_surest_mistakes_are_kept_in_order) {
         CHECK(a->probability > b->probability || (a->probability == b->probability && a->place < b->place));
         CHECK(b->place % 7 != 0);
     }
-    class_report_free(&c);
-    CHECK_INT(class_report_begin(&c, CLASS_MOST + 1), 0);
-    class_report_add(&c, CLASS_MOST, 0, 0.5, 0);
-    CHECK_INT(class_report_write(&c, NULL, 1, "test", "/nowhere/classes.json"), 0);
+    class_details_free(&c);
+    CHECK_INT(class_details_begin(&c, CLASS_MOST + 1), 0);
+    class_details_add(&c, CLASS_MOST, 0, 0.5, 0);
+    CHECK_INT(class_details_write(&c, NULL, 1, "test", "/nowhere/classes.json"), 0);
 }
 
 TEST(mistakes_on_large_pictures_are_shown_scaled_down) {
-    class_report c = {0};
+    class_details c = {0};
     pictures p = {.size = 300};
     char *text;
     size_t n;
     enter_scratch(true);
     CHECK_INT(class_names_add(&p.classes, "a") || class_names_add(&p.classes, "b"), 0);
-    if (!CHECK_INT(pictures_reserve(&p, 1), 0) || !CHECK_INT(class_report_begin(&c, 2), 0)) return;
+    if (!CHECK_INT(pictures_reserve(&p, 1), 0) || !CHECK_INT(class_details_begin(&c, 2), 0)) return;
     for (size_t i = 0; i < pictures_bytes(&p); i++) p.bytes[i] = (uint8_t)(7 + i % 3);
     p.labels[p.n++] = 0;
-    class_report_add(&c, 0, 1, 0.5, 0);
-    CHECK_INT(class_report_write(&c, &p, 1, "test", "classes.json"), 0);
+    class_details_add(&c, 0, 1, 0.5, 0);
+    CHECK_INT(class_details_write(&c, &p, 1, "test", "classes.json"), 0);
     if (CHECK_INT(text_read("classes.json", &text, &n), 0)) {
         CHECK_HAS(text, "\"picture\":{\"height\":128,\"width\":128,\"channels\":3}");
         CHECK_HAS(text, "\"pixels\":\"BwgJBwgJ");
         CHECK(n > 4 * 128 * 128 && n < 4 * 128 * 128 + 300);
         free(text);
     }
-    class_report_free(&c);
+    class_details_free(&c);
     pictures_free(&p);
 }
 

@@ -188,7 +188,7 @@ static const metric metrics[] = {
     {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
     {"right", "right", "remainders that are right", "%", 100, 1, METRIC_HIGHER, true, NULL}};
 static const key_table *const tables[] = {&task_table, NULL};
-static const task_model lookup = {"lookup", &model_table, NULL};
+static const task_model lookup = {.kind = "lookup", .keys = &model_table};
 static const task_model *const models[] = {&lookup, NULL};
 static const char *const subtitle[] = {"model.kind", NULL};
 static const task remainder_task = {.name = "remainders",

@@ -168,7 +168,7 @@ static void close_images(experiment *e) {
     images *s = images_of(e);
     if (!s) return;
     free_graph(&s->scoring);
-    class_report_free(&s->judged);
+    class_details_free(&s->judged);
     free(s->order);
     images_drop(s);
     free(s);
@@ -417,7 +417,7 @@ static void add_up(images *s, task_split split, int64_t n, int64_t batches, bool
         const int32_t place = s->place[split][i];
         right += j->rank[i] == 0;
         top5 += j->rank[i] < 5;
-        if (judge) class_report_add(&s->judged, s->all.labels[place], (int)j->best[i], j->probability[i], place);
+        if (judge) class_details_add(&s->judged, s->all.labels[place], (int)j->best[i], j->probability[i], place);
     }
     out->value[LOSS] = loss / (double)n;
     out->value[ACCURACY] = right / (double)n;
@@ -456,7 +456,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
     if (s->n[split] == 0 || !s->scoring.plan) return 0;
     const bool whole = depth == TASK_WHOLE;
-    if (whole && class_report_begin(&s->judged, s->all.classes.n))
+    if (whole && class_details_begin(&s->judged, s->all.classes.n))
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d classes", s->all.classes.n);
     return score(e, split, whole ? INT64_MAX : depth == TASK_GLANCE ? r->data.batch : some, whole, out);
 }
@@ -465,7 +465,7 @@ static int write_details(experiment *e, task_split split, int64_t step, const ch
     const images *s = images_of(e);
     char path[1100];
     snprintf(path, sizeof path, "%s/classes.json", directory);
-    return class_report_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid", path);
+    return class_details_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid", path);
 }
 
 /* ---- answers ---- */

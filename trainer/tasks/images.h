@@ -7,7 +7,7 @@
 #define ADAMOD_IMAGES_H
 
 #include "data/image_folder.h"
-#include "tasks/class_report.h"
+#include "tasks/class_details.h"
 #include "train/task.h"
 
 typedef struct images_settings {
@@ -58,7 +58,7 @@ typedef struct images {
     int64_t epoch, index;  /* of the batch that comes next */
     int64_t ordered_epoch; /* that order is of; -1: none */
     images_graph scoring;
-    class_report judged; /* the last evaluation of a whole split */
+    class_details judged; /* the last evaluation of a whole split */
 } images;
 
 static inline images *images_of(const experiment *e) { return e->state; }

@@ -1,25 +1,15 @@
 #include "tasks/language_samples.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "tasks/language_writer.h"
 
 #include <stdlib.h>
 
-/* A text that grows; NULL: nothing yet. */
-typedef struct growing {
-    char *bytes;
-    size_t n;
-} growing;
-
 static int collect(void *context, text_slice piece) {
-    growing *g = context;
-    char *bytes = realloc(g->bytes, g->n + piece.n + 1);
-    if (!bytes) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sample");
-    g->bytes = bytes;
-    memcpy(bytes + g->n, piece.bytes, piece.n);
-    g->n += piece.n;
-    bytes[g->n] = '\0';
-    return 0;
+    adamod__buffer *text = context;
+    adamod__buffer_add(text, piece.bytes, piece.n);
+    return text->failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sample") : 0;
 }
 
 /* Where sample k begins: with a line, where the text has lines' ends. */
@@ -39,7 +29,7 @@ static int64_t length_of(const language *s, task_split split, int64_t at, int64_
     return n;
 }
 
-static int write_one(const experiment *e, language_writer *w, task_split split, int64_t k, growing text[2]) {
+static int write_one(const experiment *e, language_writer *w, task_split split, int64_t k, adamod__buffer text[2]) {
     const language_settings *r = language_settings_of(&e->recipe);
     const language *s = language_of(e);
     const int64_t at = place_of(s, split, k, r->generate.samples);
@@ -58,14 +48,14 @@ int language_samples(const experiment *e, task_split split, task_sample sample, 
     if (language_writer_create(&w, e)) return -1;
     int failed = 0;
     for (int64_t k = 0; k < n && !failed; k++) {
-        growing text[2] = {{NULL, 0}, {NULL, 0}};
+        adamod__buffer text[2] = {{0}, {0}};
         experiment_progress(e, "writing sample", k + 1, n);
         failed = write_one(e, w, split, k, text);
-        const char *prompt = text[0].bytes ? text[0].bytes : "", *output = text[1].bytes ? text[1].bytes : "";
+        const char *prompt = text[0].n ? text[0].text : "", *output = text[1].n ? text[1].text : "";
         const task_text texts[] = {{"prompt", prompt}, {"output", output + (*output == ' ')}};
         if (!failed) failed = sample(context, 2, texts);
-        free(text[0].bytes);
-        free(text[1].bytes);
+        adamod__buffer_free(&text[0]);
+        adamod__buffer_free(&text[1]);
     }
     language_writer_free(w);
     return failed ? -1 : 0;

@@ -26,13 +26,12 @@ void raw_text_close(raw_text *r) {
 
 /* ---- lines ---- */
 
-static bool add_line(adamod__buffer *lines, text_slice line) {
-    adamod__buffer_add(lines, line.bytes, line.n);
-    adamod__buffer_text(lines, "\n");
-    return !lines->failed;
+static void add_line(adamod__buffer *b, text_slice line) {
+    adamod__buffer_add(b, line.bytes, line.n);
+    adamod__buffer_text(b, "\n");
 }
 
-static text_slice slice_of(const adamod__buffer *lines) { return (text_slice){lines->text, lines->n}; }
+static text_slice slice_of(const adamod__buffer *b) { return (text_slice){b->text, b->n}; }
 
 /* One side: the file's lines, and their tokens. */
 static int read_side(raw_text *r, int side, const char *path, adamod__buffer *raw, adamod__buffer *tokens) {
@@ -46,7 +45,9 @@ static int read_side(raw_text *r, int side, const char *path, adamod__buffer *ra
             break;
         }
         char *split = text_chain_split(r->chains[side], line);
-        failed = !split || !add_line(raw, line) || !add_line(tokens, text_of(split));
+        add_line(raw, line);
+        if (split) add_line(tokens, text_of(split));
+        failed = !split || raw->failed || tokens->failed;
         free(split);
         if (failed) adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     }
@@ -69,9 +70,9 @@ static int apply(raw_text *r, const adamod__buffer *tokens, adamod__buffer *out)
     text_slice rest = slice_of(tokens);
     for (text_slice line; text_next_line(&rest, &line);) {
         char *split = bpe_apply(r->codes.worker, line);
-        const int failed = !split || !add_line(out, text_of(split));
+        if (split) add_line(out, text_of(split));
         free(split);
-        if (failed) return -1;
+        if (!split || out->failed) return -1;
     }
     return 0;
 }
@@ -96,7 +97,10 @@ static int64_t drop_empty(adamod__buffer text[KINDS][RAW_SIDES]) {
         }
         dropped += empty;
         for (int k = 0; k < KINDS && !empty; k++)
-            for (int i = 0; i < RAW_SIDES; i++) failed = failed || !add_line(&kept[k][i], line[k][i]);
+            for (int i = 0; i < RAW_SIDES; i++) {
+                add_line(&kept[k][i], line[k][i]);
+                failed = failed || kept[k][i].failed;
+            }
     }
     for (int k = 0; k < KINDS; k++) {
         for (int i = 0; i < RAW_SIDES; i++) {
@@ -121,7 +125,7 @@ static int parse_pairs(adamod__buffer text[KINDS][RAW_SIDES], const char *const 
     if (kept && aligned && o->empty == CORPUS_SKIP && (dropped = drop_empty(text)) < 0)
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", paths[RAW_SOURCE]);
     if (dropped && !text[RAW][RAW_SOURCE].n)
-        return adamod__refuse("%s: none of %lld lines left: all are empty here or in %s", paths[RAW_SOURCE],
+        return adamod__refuse("%s: none of %lld adamod__buffer left: all are empty here or in %s", paths[RAW_SOURCE],
                               (long long)dropped, paths[RAW_TARGET]);
     if (parse_kind(text[SUBWORDS], paths, o, out)) return -1;
     out->report.lines += dropped;

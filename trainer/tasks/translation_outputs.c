@@ -6,61 +6,11 @@
 #include "data/bleu.h"
 #include "data/score.h"
 #include "tasks/translation_keys.h"
+#include "tasks/translation_sources.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- sources ---- */
-
-/* Sentences as the decoder reads them: the tokens of sentence i, with the end mark, are ids[at[i]] .. ids[at[i + 1] - 1]. */
-typedef struct sources {
-    int64_t n;
-    int64_t *at;
-    int32_t *ids;
-    int64_t room; /* of ids */
-} sources;
-
-static int open_sources(sources *x, int64_t n) {
-    *x = (sources){.at = calloc((size_t)n + 1, sizeof *x->at)};
-    return x->at ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld sentences", (long long)n);
-}
-
-static void close_sources(sources *x) {
-    free(x->at);
-    free(x->ids);
-}
-
-static int append_source(const experiment *e, text_slice text, sources *x) {
-    const translation *s = translation_of(e);
-    const int limit = translation_settings_of(&e->recipe)->data.max_length;
-    const int64_t n = x->at[x->n];
-    int64_t length = vocab_encode(s->src_vocab, s->unit, text, NULL, 0);
-    const int64_t most = limit > 0 ? limit : length;
-    if (length > most) length = most;
-    if (n + length + 1 > x->room) {
-        const int64_t room = 2 * (n + length + 1);
-        int32_t *grown = realloc(x->ids, (size_t)room * sizeof *grown);
-        if (!grown)
-            return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sentence of %lld tokens", (long long)length);
-        x->ids = grown;
-        x->room = room;
-    }
-    vocab_encode(s->src_vocab, s->unit, text, x->ids + n, length);
-    x->ids[n + length] = VOCAB_END;
-    x->at[++x->n] = n + length + 1;
-    return 0;
-}
-
-/* The decoder's take, whose failure leaves a message in its context. */
-static int decode_sources(experiment *e, const sources *x, int (*take)(void *context, int64_t i, int place),
-                          void *context) {
-    int taken = 0;
-    const adamod_status status =
-        decoder_run_all(translation_of(e)->decoder, x->n, x->ids, x->at, take, context, &taken);
-    if (status) return status;
-    return taken;
-}
 
 /* ---- lines ---- */
 
@@ -103,7 +53,7 @@ static int take_answers(void *context, int64_t i, int k) {
 }
 
 /* Appends a line's tokens to the sources, or answers it. */
-static int read_line(experiment *e, int i, text_slice line, lines_job *j, sources *x) {
+static int read_line(experiment *e, int i, text_slice line, lines_job *j, translation_sources *x) {
     translation_answer *mine = j->answers + (size_t)i * (size_t)j->nbest;
     char *subwords = NULL;
     int status = 0;
@@ -114,25 +64,25 @@ static int read_line(experiment *e, int i, text_slice line, lines_job *j, source
     }
     mine->tokens = text_count_tokens(j->s->unit, line);
     j->place[x->n] = i;
-    if (mine->tokens) status = append_source(e, line, x);
+    if (mine->tokens) status = translation_sources_add(e, line, x);
     else if (!(mine->text = strdup(""))) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a line");
     free(subwords);
     return status;
 }
 
 int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers) {
-    sources x;
+    translation_sources x;
     lines_job j = {.s = translation_of(e), .nbest = nbest, .answers = answers};
     memset(answers, 0, (size_t)n * (size_t)nbest * sizeof *answers);
-    if (open_sources(&x, n)) return -1;
+    if (translation_sources_open(&x, n)) return -1;
     int status = 0;
     if (!(j.place = calloc((size_t)n + 1, sizeof *j.place)))
         status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for lines");
     for (int i = 0; i < n && !status; i++) status = read_line(e, i, lines[i], &j, &x);
-    if (!status) status = decode_sources(e, &x, take_answers, &j);
+    if (!status) status = translation_sources_decode(e, &x, take_answers, &j);
     for (int i = 0; status && i < n * nbest; i++) free(answers[i].text);
     free(j.place);
-    close_sources(&x);
+    translation_sources_close(&x);
     return status;
 }
 
@@ -206,14 +156,14 @@ static decode_result result_of(const decoded *d, int64_t i) {
 
 /* This rank's, into mine. */
 static int decode_mine(decoded *d, int split) {
-    sources x;
-    if (open_sources(&x, d->n)) return -1;
+    translation_sources x;
+    if (translation_sources_open(&x, d->n)) return -1;
     const corpus_lines *lines = &translation_of(d->e)->text[split].src;
     int status = 0;
     for (int64_t i = comm_rank(d->e->comm); !status && i < d->n; i += d->ranks)
-        status = append_source(d->e, corpus_sentence(lines, i), &x);
-    if (!status) status = decode_sources(d->e, &x, take_result, d);
-    close_sources(&x);
+        status = translation_sources_add(d->e, corpus_sentence(lines, i), &x);
+    if (!status) status = translation_sources_decode(d->e, &x, take_result, d);
+    translation_sources_close(&x);
     return status;
 }
 

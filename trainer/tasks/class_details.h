@@ -1,7 +1,7 @@
-/* class_report.h - what a classifier took for what, and its surest mistakes: gathered answer by answer, then written as
+/* class_details.h - what a classifier took for what, and its surest mistakes: gathered answer by answer, then written as
  * classes.json of a run (train/run.h). */
-#ifndef ADAMOD_CLASS_REPORT_H
-#define ADAMOD_CLASS_REPORT_H
+#ifndef ADAMOD_CLASS_DETAILS_H
+#define ADAMOD_CLASS_DETAILS_H
 
 #include "data/pictures.h"
 
@@ -14,19 +14,19 @@ typedef struct class_mistake {
     double probability;
 } class_mistake;
 
-typedef struct class_report {
+typedef struct class_details {
     int classes;
     int64_t *confusion;                    /* [classes, classes]: true class, prediction; NULL: too many */
     class_mistake mistake[CLASS_MISTAKES]; /* the surest first; equally sure, in the order of answers */
     int mistakes;
-} class_report;
+} class_details;
 
 /* Empty, for so many classes; -1: out of memory. */
-int class_report_begin(class_report *c, int classes);
-void class_report_add(class_report *c, int label, int prediction, double probability, int64_t place);
-void class_report_free(class_report *c);
+int class_details_begin(class_details *c, int classes);
+void class_details_add(class_details *c, int label, int prediction, double probability, int64_t place);
+void class_details_free(class_details *c);
 
 /* split: "test" or "valid". Of too many classes there is no file. Pictures are scaled down to 128 pixels a side at most. */
-int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path);
+int class_details_write(const class_details *c, const pictures *p, int64_t step, const char *split, const char *path);
 
 #endif

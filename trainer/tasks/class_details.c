@@ -1,4 +1,4 @@
-#include "tasks/class_report.h"
+#include "tasks/class_details.h"
 
 #include "core/error.h"
 #include "support/base64.h"
@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-int class_report_begin(class_report *c, int classes) {
-    class_report_free(c);
+int class_details_begin(class_details *c, int classes) {
+    class_details_free(c);
     if (classes > CLASS_MOST) return 0;
     c->confusion = calloc((size_t)classes * (size_t)classes, sizeof *c->confusion);
     if (!c->confusion) return -1;
@@ -17,12 +17,12 @@ int class_report_begin(class_report *c, int classes) {
     return 0;
 }
 
-void class_report_free(class_report *c) {
+void class_details_free(class_details *c) {
     free(c->confusion);
-    *c = (class_report){0};
+    *c = (class_details){0};
 }
 
-void class_report_add(class_report *c, int label, int prediction, double probability, int64_t place) {
+void class_details_add(class_details *c, int label, int prediction, double probability, int64_t place) {
     if (!c->confusion) return;
     c->confusion[(int64_t)label * c->classes + prediction]++;
     if (label == prediction) return;
@@ -34,7 +34,12 @@ void class_report_add(class_report *c, int label, int prediction, double probabi
     c->mistake[at] = (class_mistake){place, prediction, probability};
 }
 
-static void write_confusion(json *j, const class_report *c) {
+static void integer_pair(json *j, const char *key, int64_t x) {
+    json_key(j, key);
+    json_integer(j, x);
+}
+
+static void write_confusion(json *j, const class_details *c) {
     json_key(j, "confusion");
     json_open(j, '[');
     for (int i = 0; i < c->classes; i++) {
@@ -79,22 +84,17 @@ static int little_encode(little *l, const pictures *p, int64_t place) {
 static void write_picture(json *j, const little *l) {
     json_key(j, "picture");
     json_open(j, '{');
-    json_key(j, "height");
-    json_integer(j, l->side);
-    json_key(j, "width");
-    json_integer(j, l->side);
-    json_key(j, "channels");
-    json_integer(j, 3);
+    integer_pair(j, "height", l->side);
+    integer_pair(j, "width", l->side);
+    integer_pair(j, "channels", 3);
     json_close(j, '}');
 }
 
 static int write_mistake(json *j, const class_mistake *m, const pictures *p, little *l) {
     if (little_encode(l, p, m->place)) return -1;
     json_open(j, '{');
-    json_key(j, "label");
-    json_integer(j, p->labels[m->place]);
-    json_key(j, "prediction");
-    json_integer(j, m->prediction);
+    integer_pair(j, "label", p->labels[m->place]);
+    integer_pair(j, "prediction", m->prediction);
     json_key(j, "probability");
     json_number(j, m->probability);
     json_pair(j, "pixels", l->text);
@@ -104,14 +104,13 @@ static int write_mistake(json *j, const class_mistake *m, const pictures *p, lit
 
 /* ---- all of it ---- */
 
-int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path) {
+int class_details_write(const class_details *c, const pictures *p, int64_t step, const char *split, const char *path) {
     if (!c->confusion) return 0;
     little shown;
     int status = little_make(&shown, p->size) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     json j = {0};
     json_open(&j, '{');
-    json_key(&j, "step");
-    json_integer(&j, step);
+    integer_pair(&j, "step", step);
     json_pair(&j, "split", split);
     json_key(&j, "classes");
     json_open(&j, '[');
