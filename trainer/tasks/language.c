@@ -5,7 +5,6 @@
 #include "support/clock.h"
 #include "data/shuffle.h"
 #include "models/lstm.h"
-#include "tasks/language_samples.h"
 #include "train/checkpoint.h"
 
 #include <math.h>

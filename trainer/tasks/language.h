@@ -1,8 +1,8 @@
-/* language.h - the task "language": the next word or character of a text, by a recurrent network.
+/* language.h - the task "language": a recurrent network predicts the next word or character of a text.
  *
- * A text is cut into as many columns as a batch has, and read from left to right. The state of the network goes on from
- * batch to batch; it is zeros where an epoch or an evaluation begins. The lengths of batches are drawn once, and come in
- * another order in each epoch, so that epochs are of one length. */
+ * The text is cut into columns, one for each row of a batch, and read from left to right. The network's state is carried
+ * from batch to batch and starts as zeros at the beginning of an epoch or an evaluation. The lengths of batches are drawn
+ * once and shuffled for each epoch, so that all epochs have the same number of batches. */
 #ifndef ADAMOD_LANGUAGE_H
 #define ADAMOD_LANGUAGE_H
 
@@ -21,7 +21,7 @@ typedef struct language_settings {
         char tokens[16];                                                               /* words, characters, subwords */
         char bpe[RECIPE_PATH];                                                         /* codes of subwords */
         int merges;
-        char vocabularies[RECIPE_PATH]; /* of a run */
+        char vocabularies[RECIPE_PATH]; /* a run's directory, or "" */
         bool eos;
         int min_count, max_vocab;
         int words, branches, order; /* generated */
@@ -33,7 +33,7 @@ typedef struct language_settings {
         bool scale_lr;
     } data;
     struct {
-        int samples, prompt; /* texts for the report, and tokens of held-out text that each goes on from */
+        int samples, prompt; /* texts for the report; held-out tokens that each continues */
         int64_t tokens, top_k;
         double temperature, top_p;
         uint64_t seed;
@@ -53,45 +53,49 @@ typedef struct language_scoring {
 
 /* The task's part of an experiment. */
 typedef struct language {
-    char folder[RECIPE_PATH]; /* of the files: data.path, or where a set of the cache is */
+    char folder[RECIPE_PATH]; /* data.path, or the cache's directory of the set */
     vocab *vocab;             /* NULL: generated */
     subword_codes codes;
     int words;
     int32_t *text[SPLITS];
     int64_t n[SPLITS];
-    uint64_t hash[SPLITS]; /* of the tokens themselves, whatever their numbers */
+    uint64_t hash[SPLITS]; /* of the tokens as text, not of their numbers */
     int64_t unknown[SPLITS];
     language_scoring scoring[SPLITS];
     /* training */
     int rows;                 /* symbol */
-    int64_t *drawn, *lengths; /* of an epoch's batches: as drawn, and in this epoch's order */
+    int64_t *drawn, *lengths; /* of batches: as drawn, and in this epoch's order */
     int64_t batches, longest;
-    int64_t ordered_epoch; /* that lengths is of; -1: none */
-    int64_t epoch, index;  /* of the batch that comes next */
-    int64_t place;         /* the time step it begins with */
+    int64_t ordered_epoch; /* the epoch that `lengths` belongs to; -1: none */
+    int64_t epoch, index;  /* of the next batch */
+    int64_t place;         /* its first time step */
 } language;
 
 static inline language *language_of(const experiment *e) { return e->state; }
 
-/* In nats a word, what no model can be better than, but by chance; NAN: not known. */
+/* The entropy of the generated language in nats a word, which no model can beat; NAN: not generated. */
 double language_entropy(const recipe *r);
 
-/* Whether it is made of tokens that were drawn, not of a file's. */
+/* Whether the text is generated, not read from files. */
 static inline bool language_is_generated(const recipe *r) {
     return strcmp(language_settings_of(r)->data.set, "generated") == 0;
 }
 
-/* The name of a split's file, in that folder; "": there is none. */
+/* The name of a split's file in the folder; "": none. */
 const char *language_file(const language_settings *r, int split);
 
 extern const task task_language;
 extern const task_bench language_bench; /* language_bench.c */
 
-/* Fills vocab, words, text and n: for training, or for the use of a run's model (see task.open). A failure may leave parts. */
+/* Fills vocab, words, text and n for training, or for the use of a run's model (see task.open). A failure may leave parts. */
 int language_load(experiment *e, const char *directory, int uses);
 
-/* The tokens of a text file's line in numbers, to be freed; <eos> is 0, and not among them. How many; -1: out of memory. */
+/* Allocates the numbers of a line's tokens, without <eos>, and returns how many; -1: out of memory. */
 enum { LANGUAGE_EOS, LANGUAGE_UNK };
 int64_t language_encode(const experiment *e, text_slice line, int32_t **out);
+
+/* Has the model write generate.samples texts for the report, "prompt" and "output", that continue lines from all over a
+ * split (language_samples.c). */
+int language_samples(const experiment *e, task_split split, task_sample sample, void *context);
 
 #endif

@@ -1,8 +1,7 @@
-#include "tasks/language_samples.h"
+#include "tasks/language_writer.h"
 
 #include "core/buffer.h"
 #include "core/error.h"
-#include "tasks/language_writer.h"
 
 #include <stdlib.h>
 

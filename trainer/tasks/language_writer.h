@@ -1,4 +1,4 @@
-/* language_writer.h - a language model that writes, token by token.
+/* language_writer.h - writes text with a language model, token by token.
  *
  *     language_writer *w;
  *     if (language_writer_create(&w, e)) ...
@@ -6,9 +6,9 @@
  *     language_writer_read(w, prompt, n, sink, context);
  *     language_writer_write(w, 100, seed, sink, context);
  *
- * It has a copy of the model, on the processor, and computes by the reference kernels: in double precision, in one order.
- * So what it writes follows from the weights, the prompt, the recipe's settings and the seed, whatever device the
- * experiment is on. */
+ * The writer has its own copy of the model on the host and computes with the reference kernels, in double precision and in
+ * a fixed order. The text depends on the weights, the prompt, the recipe's settings and the seed, not on the experiment's
+ * device. */
 #ifndef ADAMOD_LANGUAGE_WRITER_H
 #define ADAMOD_LANGUAGE_WRITER_H
 
@@ -16,22 +16,21 @@
 
 typedef struct language_writer language_writer;
 
-/* With the weights that the experiment has now, and its generate.temperature, top_k and top_p. */
+/* Copies the experiment's weights and its generate.temperature, top_k and top_p. */
 int language_writer_create(language_writer **out, const experiment *e);
 void language_writer_free(language_writer *w); /* NULL is fine */
 
-/* Takes a piece of text as it comes; -1 with a message ends the writing. */
+/* Receives the text piece by piece; -1 with a message ends the writing. */
 typedef int (*language_sink)(void *context, text_slice piece);
 
-/* Forgets all that was read and written. */
+/* Forgets everything read and written. */
 void language_writer_begin(language_writer *w);
-/* Reads tokens, at least one after it began, before it can write. They go to sink, too, unless it is NULL. */
+/* Reads tokens, which also go to sink unless it is NULL. Writing needs at least one token read. */
 int language_writer_read(language_writer *w, const int32_t *tokens, int64_t n, language_sink sink, void *context);
 int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, language_sink sink, void *context);
 
-/* A prompt in tokens, to be freed, with what is read before it: the end of a line, where the text has such. Without words,
- * and without such ends, it is the most frequent token. unknown gets the words that are not in the vocabulary, "a, b and 3
- * more", which are read as <unk>; "": there are none. */
+/* Allocates the tokens of a prompt, after an <eos> if the text has these. An empty prompt without <eos> is the most frequent
+ * token. unknown gets the words that are not in the vocabulary and are read as <unk>: "a, b and 3 more"; "": none. */
 int language_prompt(const experiment *e, text_slice text, int32_t **tokens, int64_t *n, char *unknown,
                     size_t unknown_size);
 

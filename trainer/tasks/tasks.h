@@ -1,13 +1,13 @@
-/* tasks.h - the kinds of problem this program trains on. A new one is a file beside this one and a line in tasks.c. */
+/* tasks.h - the kinds of problem that this program trains on. A new one is a file beside this one and a line in tasks.c. */
 #ifndef ADAMOD_TASKS_H
 #define ADAMOD_TASKS_H
 
 #include "train/task.h"
 
-/* What data.task may say, for recipe_defaults; the first is the default. Ends with NULL. */
+/* The choices of data.task, for recipe_defaults; the first is the default. Ends with NULL. */
 extern const task *const tasks_all[];
 
-/* Every metric of any task, for readers of run directories without a task.json, which versions before 0.2 made. */
+/* All metrics of all tasks, to read run directories without a task.json, which versions before 0.2 made. */
 const metric *tasks_metrics(int *n);
 
 #endif

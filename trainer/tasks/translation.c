@@ -4,9 +4,7 @@
 #include "core/error.h"
 #include "support/clock.h"
 #include "data/bleu.h"
-#include "tasks/translation_keys.h"
-#include "tasks/translation_load.h"
-#include "tasks/translation_outputs.h"
+#include "tasks/translation_parts.h"
 
 #include <math.h>
 #include <stdlib.h>

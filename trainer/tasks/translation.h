@@ -1,4 +1,4 @@
-/* translation.h - sentence pairs and a Transformer: the tasks "bitext" (files of one's own) and "numbers" (generated). */
+/* translation.h - sentence pairs and a Transformer: the tasks "bitext" (files) and "numbers" (generated). */
 #ifndef ADAMOD_TRANSLATION_H
 #define ADAMOD_TRANSLATION_H
 
@@ -11,29 +11,29 @@
 typedef struct translation_settings {
     struct {
         int64_t train, valid, test; /* numbers: pairs */
-        uint64_t seed;              /* of the choice of training numbers; the held-out ones are always the same */
-        /* bitext: a data set of the cache; or "files": absolute, or "" */
+        uint64_t seed;              /* of the choice of training numbers; held-out ones are fixed */
+        /* bitext: a data set of the cache, or "files": the paths below, absolute or "" */
         char set[16];
         char source[RECIPE_PATH], target[RECIPE_PATH];
         char valid_source[RECIPE_PATH], valid_target[RECIPE_PATH];
         char test_source[RECIPE_PATH], test_target[RECIPE_PATH];
-        bool raw; /* files are as people write them */
+        bool raw; /* files are raw text */
         char source_lang[16], target_lang[16];
         char bpe[RECIPE_PATH]; /* codes; "": learned from the training text */
         int merges;
         char tokens[16];                /* words, characters */
         bool joint;                     /* one vocabulary for both languages */
-        char vocabularies[RECIPE_PATH]; /* the directory that they are read from; "": those of the training text */
+        char vocabularies[RECIPE_PATH]; /* a run to read them from; "": made from the training text */
         int min_count, max_vocab;
         int max_length;
         double max_ratio;
         bool skip_empty;
         int sentences; /* a batch; 0: by tokens */
         int max_tokens;
-        bool sort_by_length; /* false: batches are of sentences alone, as chance puts them together */
+        bool sort_by_length; /* false: batches of `sentences` random pairs */
     } data;
     struct {
-        int64_t evaluate_pairs; /* of the validation text, translated at each evaluation; 0: none */
+        int64_t evaluate_pairs; /* validation pairs translated at each evaluation; 0: none */
     } train;
     struct {
         int beam, max_length;
@@ -54,10 +54,10 @@ static inline const transformer_settings *transformer_settings_of(const recipe *
 typedef struct translation {
     corpus_text text[SPLITS];
     corpus pairs[SPLITS];
-    char files[SPLITS][2][RECIPE_PATH]; /* bitext: what was read, source and target */
+    char files[SPLITS][2][RECIPE_PATH]; /* bitext: the files read, source and target */
     bool is_raw;                        /* data.raw is true, or the data set is in subwords: text goes through raw */
     raw_text raw;
-    corpus_text raw_pairs[SPLITS]; /* of held-out text, then: as they were in the files */
+    corpus_text raw_pairs[SPLITS]; /* held-out pairs as raw text, if is_raw */
     uint64_t raw_hash[SPLITS][RAW_SIDES];
     vocab *src_vocab, *tgt_vocab; /* may be the same one */
     text_unit unit;
@@ -65,7 +65,7 @@ typedef struct translation {
     batcher *batches;
     batch_shape shape; /* of the largest training batch */
     transformer_symbols symbols;
-    /* scoring, with all of a split in the order of lengths */
+    /* scoring; a split is read in the order of lengths */
     nn_graph *score_graph;
     nn_plan *score_plan;
     transformer_symbols score_symbols;
@@ -80,16 +80,15 @@ extern const task_bench translation_bench;
 /* Copies a batch into a plan's inputs. */
 void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b);
 
-/* Translates n lines of UTF-8, those of similar length at once: answers[i * nbest + k] is the best of line i but for k
- * others. nbest is at most the beam. A line without a token becomes an empty one; of one with more than data.max_length,
- * the first are read. On success, texts are to be freed. */
+/* Translates n lines of UTF-8; answers[i * nbest + k] is the (k+1)-th best of line i. nbest is at most the beam. An empty
+ * line gives an empty one; a line is cut to data.max_length tokens. On success the caller frees the texts. */
 typedef struct translation_answer {
-    char *text;     /* NULL: the search found no more */
-    double score;   /* the sum of log p over length^decode.length_penalty; 0 for an empty line */
-    int64_t tokens; /* of a line's first answer: those that the line has, read or not */
+    char *text;     /* NULL: the search found fewer */
+    double score;   /* sum of log p / length^decode.length_penalty; 0 for an empty line */
+    int64_t tokens; /* first answer of a line: number of tokens in the line, including those cut */
 } translation_answer;
 int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers);
-/* Hypotheses that are really kept: no more than there are tokens. */
+/* decode.beam, but no more than there are tokens. */
 int translation_beam(const experiment *e);
 
 #endif

@@ -1,4 +1,4 @@
-#include "tasks/translation_keys.h"
+#include "tasks/translation_parts.h"
 
 #include "core/error.h"
 

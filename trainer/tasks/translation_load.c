@@ -1,8 +1,7 @@
-#include "tasks/translation_load.h"
+#include "tasks/translation_parts.h"
 
 #include "core/error.h"
 #include "data/tokenizer.h"
-#include "tasks/translation_keys.h"
 #include "train/checkpoint.h"
 
 #include <stdio.h>

@@ -1,12 +1,10 @@
 /* translation_outputs.c - see translation_outputs.h, and translation_translate in translation.h. */
-#include "tasks/translation_outputs.h"
+#include "tasks/translation_parts.h"
 
 #include "core/error.h"
 #include "support/clock.h"
 #include "data/bleu.h"
 #include "data/score.h"
-#include "tasks/translation_keys.h"
-#include "tasks/translation_sources.h"
 
 #include <math.h>
 #include <stdlib.h>

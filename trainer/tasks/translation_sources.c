@@ -1,4 +1,4 @@
-#include "tasks/translation_sources.h"
+#include "tasks/translation_parts.h"
 
 #include "core/error.h"
 
