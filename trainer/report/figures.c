@@ -1,4 +1,3 @@
-/* figures.c - see figures.h: colours, files, gnuplot. */
 #include "core/platform.h" /* first */
 
 #include "report/figures.h"

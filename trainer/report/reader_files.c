@@ -1,4 +1,3 @@
-/* reader_files.c - see reader_parts.h: files, their lines and their JSON. */
 #include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"

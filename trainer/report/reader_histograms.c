@@ -1,4 +1,3 @@
-/* reader_histograms.c - see reader_parts.h: histograms of learning rates. */
 #include "report/reader_parts.h"
 
 #include <math.h>

@@ -1,4 +1,3 @@
-/* reader_metrics.c - see reader_parts.h: curves, and what a run came to. */
 #include "report/reader_parts.h"
 
 #include <math.h>

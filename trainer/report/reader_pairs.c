@@ -1,4 +1,3 @@
-/* reader_pairs.c - see reader_parts.h: keys and values, and what is read as such: machine.json, data.json, vocabularies. */
 #include "report/reader_parts.h"
 
 #include "core/error.h"

@@ -1,4 +1,3 @@
-/* reader_recipe.c - see reader_parts.h: recipe.yaml. */
 #include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"

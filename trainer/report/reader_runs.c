@@ -1,4 +1,3 @@
-/* reader_runs.c - see reader.h: directories of runs. */
 #include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"

@@ -1,4 +1,3 @@
-/* reader_samples.c - see reader_parts.h: what a model answered. */
 #include "report/reader_parts.h"
 
 #include <math.h>

@@ -1,4 +1,3 @@
-/* reader_task.c - see reader_parts.h: what a run says that it measures. */
 #include "core/platform.h" /* first */
 
 #include "report/reader_parts.h"

@@ -52,12 +52,12 @@ static void write_confusion(json *j, const class_details *c) {
 
 /* ---- little pictures ---- */
 
-enum { MOST_SIDE = 128 }; /* of a picture in the report; larger ones are scaled down */
+enum { MOST_SIDE = 128 }; /* of a picture in the file */
 
 typedef struct little {
     int side;
     size_t bytes;
-    uint8_t *scaled; /* [side, side, 3]; NULL where pictures are as little already */
+    uint8_t *scaled; /* [side, side, 3]; NULL: pictures are small already */
     char *text;      /* base64 */
 } little;
 
@@ -101,8 +101,6 @@ static int write_mistake(json *j, const class_mistake *m, const pictures *p, lit
     json_close(j, '}');
     return 0;
 }
-
-/* ---- all of it ---- */
 
 int class_details_write(const class_details *c, const pictures *p, int64_t step, const char *split, const char *path) {
     if (!c->confusion) return 0;

@@ -8,14 +8,14 @@
 
 enum {
     MOST_STAGES = 8,
-    FEWEST = 8, /* sentences of the smallest stage: fewer take a device no less time */
+    FEWEST = 8, /* sentences of the smallest stage; fewer would not be faster on a device */
     AT_ONCE = 64,
     AT_ONCE_DEVICE = 256,
-    CACHE_GIB = 4 /* of a device's decoder */
+    CACHE_GIB = 4 /* most that the cache of keys and values may take on a device */
 };
 
-/* Plans for up to so many sentences: a device runs all rows of a plan. On the host, where a plan runs only those that
- * there are, one stage is enough. */
+/* Plans for at most `sentences` sentences. A device computes all rows of a plan, so it has stages of several sizes; the host
+ * computes only the rows in use and needs one stage. */
 typedef struct stage {
     int sentences;
     int64_t src_tokens;
@@ -25,26 +25,26 @@ typedef struct stage {
     transformer_step_symbols step_symbols;
 } stage;
 
-/* A place is where a sentence is among the rows of the states; the first `places` are in use. */
+/* A place is the position of a sentence in the states; the first `places` are in use. */
 struct decoder {
     decode_options o;
     nn_beam_options beam;
     transformer_config config;
     nn_params *params;
     bool on_device;
-    stage stages[MOST_STAGES]; /* each has half as many sentences as the one before. The first has the states */
+    stage stages[MOST_STAGES]; /* each half the size of the one before; the first owns the states */
     int n_stages, now;
     int places;
     int *sentence;  /* at each place */
-    bool *live;     /* whether its search goes on */
-    int32_t *found; /* of each sentence of the last run, its row of search */
-    /* rows of the states, as they are written and read */
+    bool *live;     /* its search goes on */
+    int32_t *found; /* the row of `search` of each sentence of the last run */
+    /* copies of the states' rows */
     nn_beam_rows rows;
     int32_t (*hypotheses)[2], (*ranges)[2];
-    int64_t *moves[3]; /* places from, to; and, for lists of rows, how many */
+    int64_t *moves[3]; /* places from and to; numbers of rows */
 };
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
 static bool is_on_device(const nn_params *params) { return params->on_device != NULL; }
 
@@ -77,7 +77,7 @@ static bool allocate(decoder *d) {
     return done;
 }
 
-/* What a stage is for; its plans are made when it is. */
+/* Sets the sizes of the stages; plans are made on first use. */
 static void list_stages(decoder *d) {
     stage s = {.sentences = d->o.sentences, .src_tokens = d->o.src_tokens};
     d->stages[d->n_stages++] = s;
@@ -145,7 +145,7 @@ adamod_status decoder_create(decoder **out, nn_params *params, const transformer
 
 void decoder_free(decoder *d) {
     if (!d) return;
-    for (int i = d->n_stages - 1; i >= 0; i--) { /* the first has the others' states */
+    for (int i = d->n_stages - 1; i >= 0; i--) { /* the first owns the states */
         nn_plan_free(d->stages[i].encoder);
         nn_plan_free(d->stages[i].step);
         nn_graph_free(d->stages[i].encoder_graph);
@@ -164,9 +164,9 @@ void decoder_free(decoder *d) {
     free(d);
 }
 
-/* ---- the beginning of a run ---- */
+/* ---- start of a run ---- */
 
-/* The smallest stage for them; -1: there is none. */
+/* The smallest stage that is large enough; -1: none. */
 static int stage_for(const decoder *d, int sentences, int64_t src_tokens) {
     int found = -1;
     for (int i = 0; i < d->n_stages; i++) {
@@ -181,7 +181,7 @@ static nn_beam_rows rows_at(const decoder *d, int place) {
                           d->rows.paths + row * d->o.max_length};
 }
 
-/* Writes all states of the places [from, to); those past the sentences in use are nobody's. */
+/* Writes all states of the places [from, to); places without a sentence get an empty search. */
 static void write_places(decoder *d, int from, int to) {
     nn_plan *step = d->stages[d->now].step;
     const int n = to - from, beam = d->o.beam;
@@ -256,7 +256,7 @@ static adamod_status forward(void *step) {
     return ADAMOD_OK;
 }
 
-/* Waits for the oldest of the steps under way; how many sentences go on after it. */
+/* Waits for the oldest step under way and counts the sentences that go on. */
 static adamod_status look(decoder *d, int *going, int *under_way) {
     nn_plan *step = d->stages[d->now].step;
     --*under_way;
@@ -267,7 +267,7 @@ static adamod_status look(decoder *d, int *going, int *under_way) {
     return status;
 }
 
-/* Takes what was found for the sentences that are done. */
+/* Stores the results of finished sentences. */
 static adamod_status collect(decoder *d) {
     const size_t words = (size_t)nn_beam_words(&d->beam);
     const adamod_status status = nn_plan_read(d->stages[d->now].step, "search", 0, d->places, d->rows.search);
@@ -292,7 +292,7 @@ static void move_rows(decoder *d, const char *state, int n, int rows) {
     }
 }
 
-/* The last of those that go on move to the places of those that are done, so that `going` of them are in the first. */
+/* Moves the last unfinished sentences to the places of finished ones, so that the first `going` places are in use. */
 static void move_up(decoder *d, int going) {
     int n = 0, from = going;
     for (int to = 0; to < going; to++) {
@@ -311,7 +311,7 @@ static void move_up(decoder *d, int going) {
     d->places = going;
 }
 
-/* Whether sentences that are done are to leave: on the host at once, on a device when a smaller stage is enough for the
+/* Whether finished sentences leave now: on the host at once, on a device when a smaller stage is large enough for the
  * others. */
 static bool some_leave(const decoder *d, int going) {
     return d->on_device ? stage_for(d, going, 0) != d->now : going < d->places;
@@ -331,7 +331,7 @@ static adamod_status leave(decoder *d, int going) {
     return ADAMOD_OK;
 }
 
-/* One step after another; a device has the next one before the host looks at the last. */
+/* Searches step by step; a device gets the next step before the host looks at the last one. */
 static adamod_status search(decoder *d) {
     int going = d->places, under_way = 0;
     adamod_status status = ADAMOD_OK;
@@ -373,20 +373,20 @@ typedef struct place_in_text {
     int64_t sentence, length;
 } place_in_text;
 
-/* The longest first, so that those that take longest are not alone at the end. */
+/* Longest first, so that the slowest sentences do not run alone at the end. */
 static int longer_first(const void *a, const void *b) {
     const place_in_text *x = a, *y = b;
     if (x->length != y->length) return x->length > y->length ? -1 : 1;
     return x->sentence < y->sentence ? -1 : x->sentence > y->sentence;
 }
 
-/* Runs as many as there is room for; how many. */
+/* Decodes as many sentences as fit, and counts them. */
 static adamod_status run_some(decoder *d, const place_in_text *order, int64_t left, const int32_t *src,
                               const int64_t *at, int32_t *ids, int32_t (*ranges)[2], int *count) {
     int64_t tokens = 0;
     int n = 0;
     for (; n < left && n < d->o.sentences && (n == 0 || tokens + order[n].length <= d->o.src_tokens); n++) {
-        if (order[n].length > d->o.src_tokens) break; /* it is refused as any other */
+        if (order[n].length > d->o.src_tokens) break; /* refused below */
         memcpy(ids + tokens, src + at[order[n].sentence], (size_t)order[n].length * sizeof *ids);
         ranges[n][0] = (int32_t)tokens;
         ranges[n][1] = (int32_t)(tokens += order[n].length);

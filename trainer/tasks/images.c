@@ -1,8 +1,8 @@
-/* images.c - see images.h: keys, graphs, batches and scores. */
 #include "tasks/images.h"
 
-#include "support/clock.h"
+#include "core/buffer.h"
 #include "core/error.h"
+#include "support/clock.h"
 #include "data/shapes.h"
 #include "data/shuffle.h"
 #include "models/densenet.h"
@@ -11,7 +11,7 @@
 #include "train/checkpoint.h"
 
 #include <math.h>
-#include <stdarg.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static const key_spec keys[] = {
 #undef S
 static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(images_settings)};
 
-/* ---- what no single key can tell ---- */
+/* ---- checks of several keys ---- */
 
 static const char *check_files(const images_settings *r) {
     const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
@@ -86,7 +86,7 @@ static nn_value build_densenet(nn_graph *g, const void *s, nn_value x, int n) { 
 
 static const char *check_resnet(const recipe *r) { return resnet_check((const void *)r->model_settings); }
 
-/* Between blocks the size is halved. */
+/* The size is halved between blocks. */
 static const char *check_densenet(const recipe *r) {
     const densenet_settings *s = (const void *)r->model_settings;
     const int pixels = images_settings_of(r)->data.size;
@@ -116,7 +116,8 @@ static const task_model *const models[] = {&resnet, &densenet, &mlp, NULL};
 
 /* ---- graphs ---- */
 
-/* Of n pictures, capacity in a batch. Inputs places, draws and targets; outputs "loss" and, for answers, "logits". */
+/* Builds a graph over n pictures with at most `capacity` in a batch. Its inputs are places, draws and targets; its outputs
+ * "loss" and, for answers, "logits". */
 static nn_value build_graph(const experiment *e, nn_graph *g, int64_t capacity, int64_t n, const uint8_t *bytes,
                             bool answers, int *rows) {
     const images *s = images_of(e);
@@ -145,7 +146,7 @@ static void free_graph(images_graph *x) {
     *x = (images_graph){0};
 }
 
-/* A graph that answers, over n pictures. */
+/* Opens a graph over n pictures that gives answers. */
 static int open_graph(const experiment *e, images_graph *x, int64_t capacity, int64_t n, const uint8_t *bytes) {
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
     x->graph = nn_graph_create(e->params);
@@ -187,10 +188,10 @@ static int open_images(experiment *e, const char *directory, int uses) {
     return failed ? -1 : 0;
 }
 
-/* Classes that the model is never shown: their folders are empty, or all their pictures are held out. */
+/* The number of classes without a training picture: the folder is empty, or all its pictures are held out. */
 static int untrained(const images *s) {
     bool *shown = calloc((size_t)s->all.classes.n, sizeof *shown);
-    int n = shown ? s->all.classes.n : 0; /* a note is not worth a failure */
+    int n = shown ? s->all.classes.n : 0; /* a note must not fail */
     for (int64_t i = 0; shown && i < s->n[SPLIT_TRAIN]; i++) {
         bool *its = &shown[s->all.labels[s->place[SPLIT_TRAIN][i]]];
         n -= !*its;
@@ -200,20 +201,8 @@ static int untrained(const images *s) {
     return n;
 }
 
-/* "no picture of 1 of 3 classes; passed over ..." */
-typedef struct words {
-    char text[1200];
-    size_t n;
-} words;
-
-__attribute__((format(printf, 2, 3))) static void add(words *w, const char *format, ...) {
-    va_list arguments;
-    if (w->n) w->n += (size_t)snprintf(w->text + w->n, sizeof w->text - w->n, "; ");
-    va_start(arguments, format);
-    w->n += (size_t)vsnprintf(w->text + w->n, sizeof w->text - w->n, format, arguments);
-    va_end(arguments);
-    if (w->n >= sizeof w->text) w->n = sizeof w->text - 1;
-}
+/* Adds to "no picture of 1 of 3 classes; passed over ...". */
+#define ADD(notes, format, ...) adamod__buffer_format(notes, "%s" format, (notes)->n ? "; " : "", __VA_ARGS__)
 
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
@@ -222,25 +211,27 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     const char *const paths[] = {*s->path ? s->path : r->data.set, r->data.valid_path, r->data.test_path};
     const bool train = split == SPLIT_TRAIN;
     const int missed = train ? untrained(s) : f->missing;
-    words w = {.n = 0};
-    if (split == SPLIT_VALID && s->test_is_valid) { /* nobody should take one for the other */
+    adamod__buffer notes = {0};
+    if (split == SPLIT_VALID && s->test_is_valid) { /* a reader must not take one for the other */
         snprintf(out, size, "%.*s: the validation set is the test set, since data.hold_out is 0", RECIPE_PATH,
                  *r->data.test_path ? r->data.test_path : s->path);
         return true;
     }
     if (f->unreadable)
-        add(&w, "used %lld of %lld pictures; %lld cannot be read, the first %s", (long long)(f->files - f->unreadable),
-            (long long)f->files, (long long)f->unreadable, f->first);
+        ADD(&notes, "used %lld of %lld pictures; %lld cannot be read, the first %s",
+            (long long)(f->files - f->unreadable), (long long)f->files, (long long)f->unreadable, f->first);
     if (missed)
-        add(&w, "no %s of %d of %d classes", train ? "picture to train on" : "picture", missed, s->all.classes.n);
+        ADD(&notes, "no %s of %d of %d classes", train ? "picture to train on" : "picture", missed, s->all.classes.n);
     if (s->trained_on[split])
-        add(&w, "of %lld %s pictures %lld are training pictures too", (long long)s->n[split], task_split_label(split),
-            (long long)s->trained_on[split]);
+        ADD(&notes, "of %lld %s pictures %lld are training pictures too", (long long)s->n[split],
+            task_split_label(split), (long long)s->trained_on[split]);
     if (f->passed_over)
-        add(&w, "passed over %lld that are not .png, .jpg or .jpeg files of a class, the first %s",
+        ADD(&notes, "passed over %lld that are not .png, .jpg or .jpeg files of a class, the first %s",
             (long long)f->passed_over, f->first_passed);
-    snprintf(out, size, "%.*s: %s", RECIPE_PATH, *paths[split] ? paths[split] : s->path, w.text);
-    return w.n > 0;
+    const bool any = notes.n > 0; /* without memory there are none */
+    snprintf(out, size, "%.*s: %s", RECIPE_PATH, *paths[split] ? paths[split] : s->path, any ? notes.text : "");
+    adamod__buffer_free(&notes);
+    return any;
 }
 
 static int save(const experiment *e, const char *directory) {
@@ -265,7 +256,7 @@ static void describe(const experiment *e, task_fact fact, void *context) {
     fact(context, "pixels", text);
 }
 
-/* Pictures as they are read, and their classes, split by split. */
+/* One part for each split: the pictures as they are read, and their classes. */
 static int data_parts(const experiment *e, task_part *out) {
     static const char *const keys_of[2][SPLITS] = {{"data.path", "data.valid_path", "data.test_path"},
                                                    {"data.train", "data.valid", "data.test"}};
@@ -283,7 +274,9 @@ static int data_parts(const experiment *e, task_part *out) {
             hash = fingerprint_data(hash, s->all.bytes + (size_t)place * bytes, bytes);
             hash = fingerprint_data(hash, &s->all.labels[place], sizeof *s->all.labels);
         }
-        const char *file = *paths[split] ? paths[split] : s->path; /* CIFAR's are together; some are held out */
+        const char *file = *paths[split]
+                               ? paths[split]
+                               : s->path; /* CIFAR has one directory; held-out pictures are among the training files */
         out[n++] = (task_part){(task_split)split, keys_of[shapes][split], file, hash, 0};
     }
     return n;
@@ -347,14 +340,14 @@ static const metric metrics[METRICS] = {
 static bool has(const experiment *e, task_split split) { return images_of(e)->n[split] > 0; }
 static int64_t count(const experiment *e, task_split split) { return images_of(e)->n[split]; }
 
-/* How many classes are likelier than the target, of equal ones those before it; NaN is likelier than anything. */
+/* The number of classes likelier than the target. Ties count if they come before it; NaN is likelier than anything. */
 static int rank_of(const float *logits, int n, int target) {
     int rank = 0;
     for (int k = 0; k < n; k++) rank += k < target ? !(logits[k] < logits[target]) : !(logits[k] <= logits[target]);
     return rank;
 }
 
-/* The likeliest class and its probability. */
+/* Returns the likeliest class and stores its probability. */
 static int best_of(const float *logits, int n, double *probability) {
     int best = 0;
     double sum = 0;
@@ -377,7 +370,7 @@ static int run_places(images_graph *x, const images *s, const int32_t *place, in
     return nn_plan_wait(x->plan);
 }
 
-/* What is known of the pictures of an evaluation, each rank's own; zeros are others'. */
+/* Results of an evaluation: this rank's pictures, and zeros for those of other ranks. */
 typedef struct judged {
     double *loss;                      /* of each batch */
     double *rank, *best, *probability; /* of each picture; rank: of its class; best: the likeliest class */
@@ -393,7 +386,7 @@ static void judge_batch(const images *s, const int32_t *place, int64_t at, int64
     }
 }
 
-/* Batch by batch of the first n pictures of a split. */
+/* Evaluates the first n pictures of a split batch by batch. */
 static int judge_pictures(experiment *e, task_split split, int64_t n, const judged *j) {
     images *s = images_of(e);
     const int64_t batch = images_settings_of(&e->recipe)->data.batch;
@@ -421,10 +414,10 @@ static void add_up(images *s, task_split split, int64_t n, int64_t batches, bool
     }
     out->value[LOSS] = loss / (double)n;
     out->value[ACCURACY] = right / (double)n;
-    out->value[TOP5] = s->all.classes.n > 5 ? top5 / (double)n : NAN; /* five of five are always right */
+    out->value[TOP5] = s->all.classes.n > 5 ? top5 / (double)n : NAN; /* with five classes it would always be 100 % */
 }
 
-/* Over the first `limit` pictures of a split. */
+/* Scores the first `limit` pictures of a split. */
 static int score(experiment *e, task_split split, int64_t limit, bool judge, task_result *out) {
     images *s = images_of(e);
     const int64_t n = s->n[split] < limit ? s->n[split] : limit;
@@ -470,7 +463,7 @@ static int write_details(experiment *e, task_split split, int64_t step, const ch
 
 /* ---- answers ---- */
 
-/* Logits to probabilities, in place of which they are written. */
+/* Writes softmax(logits) to out. */
 static void to_probabilities(const float *logits, int n, float *out) {
     double probability;
     const int best = best_of(logits, n, &probability);

@@ -14,14 +14,14 @@
     "model: {kind: " kind "}\n"                                                                                        \
     "optimizer: {rule: adamod, lr: 1e-3}\n"
 
-/* Those of docs/performance.md's table. */
+/* The shapes of docs/performance.md. */
 static const task_shape shapes[] = {
     {"resnet34", RECIPE("resnet34", "resnet"), 10, 128, 3.0e-3, 0},
     {"densenet121", RECIPE("densenet121", "densenet"), 10, 128, 6.0e-3, 0},
     {0},
 };
 
-/* Neither crops nor mirrors, but the batch's own means and variances. */
+/* Builds the training graph without crops and mirrors, but with batch statistics. */
 static nn_value check(experiment *e, nn_graph *g) {
     images *s = images_of(e);
     const nn_picture_options drawn = s->view;
@@ -31,7 +31,7 @@ static nn_value check(experiment *e, nn_graph *g) {
     return loss;
 }
 
-/* The window in the middle of each picture, normalised: what a network sees where nothing is drawn. */
+/* Writes the normalised centre of a picture: the input of the network without augmentation. */
 static void show(const nn_picture_options *o, const uint8_t *picture, int64_t size, float *to) {
     const int64_t margin = (size - o->size) / 2;
     for (int64_t i = 0; i < o->size * o->size * 3; i++) {

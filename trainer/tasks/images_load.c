@@ -22,7 +22,7 @@ typedef struct statistics {
     float mean[3], deviation[3];
 } statistics;
 
-/* CIFAR's are the paper's; those of folders are ImageNet's, as everyone uses them. */
+/* CIFAR has the paper's statistics, folders ImageNet's. */
 static const statistics of_sets[] = {
     {"cifar10", {0.4914f, 0.4822f, 0.4465f}, {0.2023f, 0.1994f, 0.2010f}},
     {"cifar100", {0.507f, 0.487f, 0.441f}, {0.267f, 0.256f, 0.276f}},
@@ -30,7 +30,7 @@ static const statistics of_sets[] = {
     {"shapes", {0.5f, 0.5f, 0.5f}, {0.25f, 0.25f, 0.25f}},
 };
 
-/* "0.5, 0.4, 0.3"; false: it is not that. */
+/* Parses "0.5, 0.4, 0.3". */
 static bool parse_three(const char *text, float out[3]) {
     for (int k = 0; k < 3; k++) {
         char number[32];
@@ -114,7 +114,7 @@ static int make_shapes(experiment *e, task_split split) {
     return shapes_generate(&images_of(e)->all, r->data.seed, split, n[split], &crew);
 }
 
-/* Appends a split's own files, and lists their places. */
+/* Reads a split's files and lists their places. */
 static int read_split(experiment *e, task_split split) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
@@ -133,11 +133,11 @@ static int read_split(experiment *e, task_split split) {
     return 0;
 }
 
-/* ---- what is held out ---- */
+/* ---- held-out pictures ---- */
 
 enum { HELD_OUT = 0x68656c64 }; /* the stream of its random numbers */
 
-/* Moves some of the training pictures to the validation set: the first of a shuffle, both in their old order. */
+/* Moves random training pictures to the validation set. Both sets keep their order. */
 static int hold_out(images *s, const images_settings *r) {
     const int64_t n = s->n[SPLIT_TRAIN];
     int64_t held = (int64_t)((double)n * r->data.hold_out / 100 + 0.5), *order = malloc((size_t)n * sizeof *order);
@@ -170,14 +170,14 @@ static int hold_out(images *s, const images_settings *r) {
     return failed;
 }
 
-/* ---- what is in two of them ---- */
+/* ---- pictures of two splits ---- */
 
 static int by_value(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
-/* Of the pictures of a split; NULL: no memory, or there are none. */
+/* Allocates the hashes of a split's pictures; NULL: no memory, or no pictures. */
 static uint64_t *hashes_of(const images *s, task_split split) {
     const size_t bytes = pictures_bytes(&s->all);
     uint64_t *out = s->n[split] ? malloc((size_t)s->n[split] * sizeof *out) : NULL;
@@ -186,7 +186,7 @@ static uint64_t *hashes_of(const images *s, task_split split) {
     return out;
 }
 
-/* For a note, which is not worth a failure: without memory nothing is found. */
+/* Only for a note: finds nothing without memory, instead of failing. */
 static void find_trained_on(images *s) {
     uint64_t *train = hashes_of(s, SPLIT_TRAIN);
     if (train) qsort(train, (size_t)s->n[SPLIT_TRAIN], sizeof *train, by_value);
@@ -200,9 +200,9 @@ static void find_trained_on(images *s) {
     free(train);
 }
 
-/* ---- all ---- */
+/* ---- all splits ---- */
 
-/* Whether the validation pictures are some of the training files'. */
+/* Whether validation pictures are taken from the training files. */
 static bool holds_out(const images_settings *r) {
     return !is_shapes(r) && r->data.hold_out > 0 && !*r->data.valid_path;
 }
@@ -213,7 +213,7 @@ static bool has_files(const images_settings *r, task_split split) {
     return split == SPLIT_TRAIN || *(split == SPLIT_VALID ? r->data.valid_path : r->data.test_path);
 }
 
-/* The validation set is then the test set, as where the paper's curves show it. */
+/* Without a validation set, takes the test set, as the paper's curves do. */
 static int validate_on_test(experiment *e) {
     images *s = images_of(e);
     const size_t bytes = (size_t)s->n[SPLIT_TEST] * sizeof *s->place[SPLIT_TEST];
@@ -245,10 +245,9 @@ static int load_names(images *s, const char *directory) {
     return class_names_load(&s->all.classes, path);
 }
 
-/* A set of the cache, or NULL. */
+/* The data set in the cache, or NULL. */
 static const data_set *set_of(const images_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
 
-/* Sets of the cache have their place there. */
 static int find_files(experiment *e) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);

@@ -1,4 +1,3 @@
-/* language.c - see language.h: keys, graphs, batches and scores. */
 #include "tasks/language.h"
 
 #include "core/error.h"
@@ -60,7 +59,7 @@ static const key_spec keys[] = {
 #undef S
 static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(language_settings)};
 
-/* What no single key can tell. */
+/* ---- checks of several keys ---- */
 
 static const char *check_generated(const language_settings *r) {
     if (strcmp(r->data.tokens, "words") != 0)
@@ -83,7 +82,7 @@ static const char *check_vocabulary(const language_settings *r) {
                        r->data.max_vocab);
 }
 
-/* The names of its files are known. */
+/* Penn Treebank has fixed file names. */
 static const char *check_ptb(const language_settings *r) {
     static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"};
     static const char *const keys_of[SPLITS] = {"data.train_file", "data.valid_file", "data.test_file"};
@@ -120,7 +119,7 @@ static const task_model *const models[] = {&lstm, NULL};
 
 /* ---- lengths ---- */
 
-/* Time steps of a split: the last word of a column is only a target. */
+/* The number of columns and of time steps of a split; the last word of a column is only a target. */
 static int64_t columns_of(const language_settings *r, int split) {
     return split == SPLIT_TRAIN ? r->data.batch : split == SPLIT_VALID ? r->data.valid_batch : r->data.test_batch;
 }
@@ -137,7 +136,7 @@ static int64_t draw_length(const language_settings *r, uint64_t seed, int64_t i)
     return length > r->data.shortest ? (int64_t)length : r->data.shortest;
 }
 
-/* Until the text is at its end; the last is what is left. */
+/* Draws lengths up to the end of the text; the last batch has the rest. */
 static int draw_lengths(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
@@ -164,7 +163,7 @@ static void order_epoch(language *s, uint64_t seed) {
 
 /* ---- graphs ---- */
 
-/* Of up to so many time steps of a split's columns. Inputs ids, targets and carried; output "loss". */
+/* Builds a graph for at most `steps` time steps of a split. Its inputs are ids, targets and carried; its output "loss". */
 static nn_value build_graph(const experiment *e, nn_graph *g, int split, int64_t steps, int *rows) {
     const int64_t columns = columns_of(language_settings_of(&e->recipe), split);
     const lstm_settings *model = (const void *)e->recipe.model_settings;
@@ -283,7 +282,7 @@ static void describe(const experiment *e, task_fact fact, void *context) {
     fact(context, "best perplexity", text);
 }
 
-/* Columns are equally long. */
+/* Columns are equally long, so the last tokens may be unused. */
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const language_settings *r = language_settings_of(&e->recipe);
     const int64_t n = language_of(e)->n[split], columns = columns_of(r, split),
@@ -302,7 +301,7 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
 
 /* ---- batches ---- */
 
-/* Time steps first .. first + n - 1 of a split, as inputs of a plan. */
+/* Copies time steps first .. first + n - 1 of a split into a plan's inputs. */
 static void feed(const experiment *e, nn_plan *plan, int rows, int split, int64_t first, int64_t n, bool carried) {
     const int64_t columns = columns_of(language_settings_of(&e->recipe), split), height = steps_of(e, split) + 1;
     const int32_t *text = language_of(e)->text[split];

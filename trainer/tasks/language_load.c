@@ -1,6 +1,6 @@
-/* language_load.c - see language.h: text from files, or generated. */
 #include "tasks/language.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "data/sets/data_sets.h"
 #include "data/text_input.h"
@@ -11,7 +11,7 @@
 
 enum { PATH = 2 * RECIPE_PATH + 2 };
 
-/* Subwords are words once codes have been applied. */
+/* After codes are applied, subwords are words. */
 static text_unit unit_of(const language_settings *r) {
     return strcmp(r->data.tokens, "characters") == 0 ? TEXT_CHARACTERS : TEXT_WORDS;
 }
@@ -22,7 +22,7 @@ const char *language_file(const language_settings *r, int split) {
     return split == SPLIT_TRAIN ? r->data.train_file : split == SPLIT_VALID ? r->data.valid_file : r->data.test_file;
 }
 
-/* The file of a split; false: there is none. */
+/* Writes the path of a split's file; false: it has none. */
 static bool path_of(const experiment *e, int split, char path[PATH]) {
     const char *file = language_file(language_settings_of(&e->recipe), split);
     if (*file == '/') snprintf(path, PATH, "%s", file);
@@ -30,10 +30,9 @@ static bool path_of(const experiment *e, int split, char path[PATH]) {
     return *file != '\0';
 }
 
-/* A set of the cache, or NULL. */
+/* The data set in the cache, or NULL. */
 static const data_set *set_of(const language_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
 
-/* Sets of the cache have their place there. */
 static int find_files(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
@@ -44,7 +43,7 @@ static int find_files(experiment *e) {
 
 /* ---- lines ---- */
 
-/* Calls take for each line, until it returns -1 with a message. */
+/* Calls take for each line until it fails. */
 typedef int (*take_line)(void *context, text_slice line);
 static int each_line(const char *path, take_line take, void *context) {
     text_input *in;
@@ -61,7 +60,7 @@ static int each_line(const char *path, take_line take, void *context) {
     return got;
 }
 
-/* A line in its tokens; *own is to be freed. */
+/* Splits a line into tokens; the caller frees *own. */
 static int split_line(const language *s, text_slice line, text_slice *out, char **own) {
     const bool split = subword_codes_exist(&s->codes);
     *own = split ? bpe_apply(s->codes.worker, line) : NULL;
@@ -79,7 +78,7 @@ int64_t language_encode(const experiment *e, text_slice line, int32_t **out) {
     const int64_t n = text_count_tokens(unit, tokens);
     int32_t *ids = *out = malloc((size_t)(n + 1) * sizeof *ids);
     if (ids) vocab_encode(s->vocab, unit, tokens, ids, n);
-    /* The vocabulary's numbers without the mark that begins sentences; what ends them is <eos>. */
+    /* Numbers skip the vocabulary's start mark; its end mark is <eos>. */
     for (int64_t i = 0; ids && i < n; i++) ids[i] -= VOCAB_END;
     free(own);
     return ids ? n : -1;
@@ -120,11 +119,10 @@ static int count_line(void *context, text_slice line) {
     return failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the vocabulary") : 0;
 }
 
-/* Of the training text. */
 static int make_vocabulary(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
-    /* The mark that begins sentences is in every vocabulary; no text has it, and no model here. */
+    /* Every vocabulary has a start mark, which does not count here: no text has it. */
     const vocab_options o = {.min_count = r->data.min_count, .max_size = r->data.max_vocab ? r->data.max_vocab + 1 : 0};
     char path[PATH];
     counting c = {e, vocab_counter_create(), false};
@@ -139,7 +137,7 @@ static int make_vocabulary(experiment *e) {
                           r->data.min_count);
 }
 
-/* Codes of subwords and the vocabulary: those of a run, or of the training text and the recipe. */
+/* Opens codes and vocabulary: from a run, or from the recipe and the training text. */
 static int open_vocabulary(experiment *e, const char *run) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
@@ -160,22 +158,10 @@ static int open_vocabulary(experiment *e, const char *run) {
 typedef struct reading {
     experiment *e;
     int split;
-    int64_t room;
+    adamod__buffer text; /* numbers of tokens */
 } reading;
 
-/* Room for more numbers in the text of a split. */
-static int grow(reading *x, int64_t more) {
-    language *s = language_of(x->e);
-    if (s->n[x->split] + more <= x->room) return 0;
-    const int64_t wanted = 2 * (s->n[x->split] + more);
-    int32_t *text = realloc(s->text[x->split], (size_t)wanted * sizeof *text);
-    if (!text) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld tokens", (long long)wanted);
-    s->text[x->split] = text;
-    x->room = wanted;
-    return 0;
-}
-
-/* By its tokens, which another vocabulary would number otherwise, and which are the same with other spaces between. */
+/* Hashes the tokens as text: their numbers depend on the vocabulary, and spaces between them do not matter. */
 static void hash_line(reading *x, text_slice line) {
     const text_unit unit = unit_of(language_settings_of(&x->e->recipe));
     uint64_t *hash = &language_of(x->e)->hash[x->split];
@@ -183,7 +169,7 @@ static void hash_line(reading *x, text_slice line) {
     *hash = fingerprint_data(*hash, "\n", 1);
 }
 
-/* Those of a text that says "<unk>" itself are known. */
+/* A word "<unk>" in the text itself is not unknown. */
 static void count_unknown(reading *x, text_slice line, const int32_t *ids, int64_t n) {
     const char *tokens = language_settings_of(&x->e->recipe)->data.tokens;
     int64_t *unknown = &language_of(x->e)->unknown[x->split];
@@ -194,25 +180,18 @@ static void count_unknown(reading *x, text_slice line, const int32_t *ids, int64
 
 static int add_line(void *context, text_slice line) {
     reading *x = context;
-    language *s = language_of(x->e);
     int32_t *ids;
     const int64_t n = language_encode(x->e, line, &ids);
     if (n < 0) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a line");
-    int failed = grow(x, n + 1);
-    if (!failed) {
-        int32_t *to = s->text[x->split] + s->n[x->split];
-        const bool eos = language_settings_of(&x->e->recipe)->data.eos;
-        memcpy(to, ids, (size_t)n * sizeof *to);
-        if (eos) to[n] = LANGUAGE_EOS;
-        s->n[x->split] += n + eos;
-    }
     count_unknown(x, line, ids, n);
-    free(ids);
     hash_line(x, line);
-    return failed;
+    ids[n] = LANGUAGE_EOS;
+    adamod__buffer_add(&x->text, ids, (size_t)(n + language_settings_of(&x->e->recipe)->data.eos) * sizeof *ids);
+    free(ids);
+    return x->text.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %zu tokens", x->text.n / 4) : 0;
 }
 
-/* Nothing, or nothing but ends of lines. */
+/* Whether there is nothing but ends of lines. */
 static bool is_blank(const language *s, int split) {
     int64_t i = 0;
     while (i < s->n[split] && s->text[split][i] == LANGUAGE_EOS) i++;
@@ -221,9 +200,12 @@ static bool is_blank(const language *s, int split) {
 
 static int read_file(experiment *e, int split) {
     char path[PATH];
-    reading x = {e, split, 0};
+    reading x = {e, split, {0}};
     if (!path_of(e, split, path)) return 0;
-    if (each_line(path, add_line, &x)) return -1;
+    const int failed = each_line(path, add_line, &x);
+    language_of(e)->text[split] = (int32_t *)(void *)x.text.text;
+    language_of(e)->n[split] = (int64_t)(x.text.n / sizeof(int32_t));
+    if (failed) return -1;
     return is_blank(language_of(e), split) ? adamod__refuse("%s: the file has no text", path) : 0;
 }
 
@@ -276,7 +258,7 @@ double language_entropy(const recipe *whole) {
 
 /* ---- either ---- */
 
-/* A column needs a word and its successor. */
+/* A column needs at least a word and its successor. */
 static int check_columns(const experiment *e) {
     static const char *const keys[SPLITS] = {"data.batch", "data.valid_batch", "data.test_batch"};
     const language_settings *r = language_settings_of(&e->recipe);

@@ -11,7 +11,7 @@ static int collect(void *context, text_slice piece) {
     return text->failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sample") : 0;
 }
 
-/* Where sample k begins: with a line, where the text has lines' ends. */
+/* The first token of sample k: the beginning of a line if the text has ends of lines. */
 static int64_t place_of(const language *s, task_split split, int64_t k, int64_t samples) {
     const int64_t n = s->n[split], at = n / samples * k;
     if (!s->vocab || at == 0) return at;
@@ -21,7 +21,7 @@ static int64_t place_of(const language *s, task_split split, int64_t k, int64_t 
     return at;
 }
 
-/* Tokens of the prompt: up to the end of its line, but at least one. */
+/* The number of tokens of the prompt: to the end of its line, but at least one. */
 static int64_t length_of(const language *s, task_split split, int64_t at, int64_t most) {
     int64_t n = 0;
     while (n < most && at + n < s->n[split] && (n == 0 || !s->vocab || s->text[split][at + n] != LANGUAGE_EOS)) n++;

@@ -1,5 +1,6 @@
 #include "tasks/language_writer.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "models/lstm.h"
 #include "tasks/sampling.h"
@@ -36,7 +37,7 @@ static int build(language_writer *w) {
     return status;
 }
 
-/* The experiment's weights, from wherever they are. */
+/* Copies the experiment's weights, which may be on a device. */
 static int copy_weights(language_writer *w) {
     const nn_params *from = w->e->params;
     if (nn_params_fetch(from)) return -1;
@@ -92,7 +93,7 @@ static bool ends_lines(const experiment *e) {
     return language_of(e)->vocab && language_settings_of(&e->recipe)->data.eos;
 }
 
-/* Words have spaces between them, parts of a word do not. */
+/* Writes spaces between words, not between the parts of a word. */
 static int show_word(language_writer *w, text_slice word, language_sink sink, void *context) {
     const bool part =
         subword_codes_exist(&language_of(w->e)->codes) && word.n > 2 && memcmp(word.bytes + word.n - 2, "@@", 2) == 0;
@@ -102,7 +103,7 @@ static int show_word(language_writer *w, text_slice word, language_sink sink, vo
     return sink(context, word);
 }
 
-/* The end of a line that a text begins after is not shown. */
+/* Does not show an <eos> before the text. */
 static int show(language_writer *w, int32_t token, language_sink sink, void *context) {
     const language *s = language_of(w->e);
     char number[16];
@@ -140,26 +141,24 @@ int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, lan
 
 /* ---- prompts ---- */
 
-/* Tokens that are collected, and the words that are none. */
+/* The tokens of a prompt, and the names of its unknown words. */
 typedef struct prompting {
     const experiment *e;
-    int32_t *tokens;
-    int64_t n;
+    adamod__buffer tokens; /* int32_t */
     char *unknown;
     size_t room;
     int named, more;
 } prompting;
 
-static int add_tokens(prompting *p, const int32_t *tokens, int64_t n) {
-    int32_t *grown = realloc(p->tokens, (size_t)(p->n + n + 1) * sizeof *grown);
-    if (!grown) return -1;
-    p->tokens = grown;
-    if (n > 0) memcpy(grown + p->n, tokens, (size_t)n * sizeof *tokens);
-    p->n += n;
-    return 0;
+static void add_tokens(prompting *p, const int32_t *tokens, int64_t n) {
+    adamod__buffer_add(&p->tokens, tokens, (size_t)n * sizeof *tokens);
 }
 
-/* Each once, as far as there is room for it. */
+static int end_prompt(const prompting *p) {
+    return p->tokens.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the prompt") : 0;
+}
+
+/* Names each word once, while there is room. */
 static void name_unknown(prompting *p, text_slice word) {
     enum { NAMED = 5 };
     const size_t used = strlen(p->unknown);
@@ -178,37 +177,36 @@ static void name_unknown(prompting *p, text_slice word) {
     }
 }
 
-/* Word by word, so that those can be named that are not in the vocabulary. */
-static int add_line(prompting *p, text_slice line) {
+/* Goes word by word, to name those that are not in the vocabulary. */
+static void add_line(prompting *p, text_slice line) {
     const text_unit unit = is_characters(p->e) ? TEXT_CHARACTERS : TEXT_WORDS;
-    int failed = 0;
-    for (text_slice word; !failed && text_next_token(unit, &line, &word);) {
+    for (text_slice word; text_next_token(unit, &line, &word);) {
         int32_t *ids;
         bool unknown = false;
         const int64_t n = language_encode(p->e, word, &ids);
         for (int64_t i = 0; i < n; i++) unknown = unknown || ids[i] == LANGUAGE_UNK;
         if (unknown && (word.n != 5 || memcmp(word.bytes, "<unk>", 5) != 0)) name_unknown(p, word);
-        failed = n < 0 || add_tokens(p, ids, n);
+        if (n < 0) p->tokens.failed = true;
+        else add_tokens(p, ids, n);
         free(ids);
     }
-    return failed ? -1 : 0;
 }
 
 static int encode_lines(prompting *p, text_slice text) {
     static const int32_t eos = LANGUAGE_EOS, frequent = LANGUAGE_UNK + 1;
     const bool ends = ends_lines(p->e);
-    int failed = ends ? add_tokens(p, &eos, 1) : 0;
-    for (text_slice line; !failed && text.n > 0;) {
+    if (ends) add_tokens(p, &eos, 1);
+    for (text_slice line; text.n > 0;) {
         const size_t before = text.n;
         text_next_line(&text, &line);
-        const bool ended = before > line.n + text.n; /* by its '\n' */
-        failed = add_line(p, line) || (ended && ends && add_tokens(p, &eos, 1));
+        add_line(p, line);
+        if (ends && before > line.n + text.n) add_tokens(p, &eos, 1); /* the line ended with '\n' */
     }
-    if (!failed && p->n == 0) failed = add_tokens(p, &frequent, 1);
-    return failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the prompt") : 0;
+    if (p->tokens.n == 0) add_tokens(p, &frequent, 1);
+    return end_prompt(p);
 }
 
-/* The words of a generated language are numbers. */
+/* Words of a generated language are numbers. */
 static int encode_numbers(prompting *p, text_slice text) {
     const int words = language_of(p->e)->words;
     for (text_slice word; text_next_token(TEXT_WORDS, &text, &word);) {
@@ -221,10 +219,11 @@ static int encode_numbers(prompting *p, text_slice text) {
         if (number >= words)
             return adamod__refuse("'%.*s' is no word of the generated language, whose words are 0 to %d",
                                   word.n < 40 ? (int)word.n : 40, word.bytes, words - 1);
-        if (add_tokens(p, &token, 1)) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the prompt");
+        add_tokens(p, &token, 1);
     }
     static const int32_t first = 0;
-    return p->n || !add_tokens(p, &first, 1) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the prompt");
+    if (p->tokens.n == 0) add_tokens(p, &first, 1);
+    return end_prompt(p);
 }
 
 int language_prompt(const experiment *e, text_slice text, int32_t **tokens, int64_t *n, char *unknown,
@@ -233,12 +232,12 @@ int language_prompt(const experiment *e, text_slice text, int32_t **tokens, int6
     *unknown = '\0';
     const int failed = language_of(e)->vocab ? encode_lines(&p, text) : encode_numbers(&p, text);
     if (failed) {
-        free(p.tokens);
+        adamod__buffer_free(&p.tokens);
         return -1;
     }
     const size_t used = strlen(unknown);
     if (p.more) snprintf(unknown + used, unknown_size - used, "%s%d more", p.named ? " and " : "", p.more);
-    *tokens = p.tokens;
-    *n = p.n;
+    *tokens = (int32_t *)(void *)p.tokens.text;
+    *n = (int64_t)(p.tokens.n / sizeof **tokens);
     return 0;
 }

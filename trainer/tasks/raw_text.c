@@ -33,7 +33,7 @@ static void add_line(adamod__buffer *b, text_slice line) {
 
 static text_slice slice_of(const adamod__buffer *b) { return (text_slice){b->text, b->n}; }
 
-/* One side: the file's lines, and their tokens. */
+/* Reads the lines of one side and their tokens. */
 static int read_side(raw_text *r, int side, const char *path, adamod__buffer *raw, adamod__buffer *tokens) {
     text_input *in;
     text_slice line;
@@ -81,7 +81,7 @@ static int apply(raw_text *r, const adamod__buffer *tokens, adamod__buffer *out)
 
 enum { RAW, SUBWORDS, KINDS };
 
-/* Leaves out the pairs of which a side has no token. How many; -1: out of memory. */
+/* Drops pairs with a side without a token; returns how many, -1: out of memory. */
 static int64_t drop_empty(adamod__buffer text[KINDS][RAW_SIDES]) {
     text_slice rest[KINDS][RAW_SIDES], line[KINDS][RAW_SIDES];
     adamod__buffer kept[KINDS][RAW_SIDES] = {{{0}}};

@@ -14,7 +14,7 @@ typedef struct ranked {
 struct sampler {
     sampling_options o;
     int tokens;
-    double *weight; /* of each token, the likeliest's is 1; 0: it may not come */
+    double *weight; /* of each token, 1 for the likeliest, 0 for no candidate */
     ranked *order;
 };
 
@@ -43,7 +43,7 @@ static int by_score(const void *left, const void *right) {
     return (a->token > b->token) - (a->token < b->token);
 }
 
-/* Leaves weights only to those that may come. */
+/* Sets the weights of all but the candidates to 0. */
 static void cut(sampler *s, const float *scores) {
     const int64_t k = s->o.top_k > 0 && s->o.top_k < s->tokens ? s->o.top_k : s->tokens;
     if (k == s->tokens && s->o.top_p >= 1) return;
@@ -59,7 +59,7 @@ static void cut(sampler *s, const float *scores) {
     }
 }
 
-/* 53 bits of [0, 1). */
+/* A random number in [0, 1) with 53 bits. */
 static double uniform(uint64_t seed, uint64_t draw) {
     const nn_random4 r = nn_philox(nn_key(seed, 0, DRAW_TOKENS), draw);
     return (double)(((uint64_t)r.x[0] << 32 | r.x[1]) >> 11) * 0x1p-53;

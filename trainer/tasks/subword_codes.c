@@ -13,7 +13,7 @@ void subword_codes_close(subword_codes *s) {
     *s = (subword_codes){0};
 }
 
-/* Takes codes over, which were allocated. */
+/* Takes ownership of codes. */
 static int take(subword_codes *s, char *codes, const char *name) {
     s->text = codes;
     if (bpe_parse(&s->bpe, text_of(codes), -1, name)) return -1;

@@ -1,4 +1,3 @@
-/* translation.c - see translation.h: graphs, batches and scores of sentence pairs. */
 #include "tasks/translation.h"
 
 #include "core/error.h"
@@ -70,7 +69,7 @@ static nn_value build(experiment *e, nn_graph *g) {
     return transformer_training(g, &s->config, &sizes, &s->symbols);
 }
 
-/* Batches of a held-out split, in an order of their own; none of the scoring depends on how they are cut. */
+/* Batches of a held-out split, in a fixed order. Scores do not depend on how it is cut. */
 static int held_out_batches(const experiment *e, int split, batcher **out) {
     const batch_policy policy = policy_of(&e->recipe, false);
     return batcher_create(out, &translation_of(e)->pairs[split], &policy, 0);
@@ -110,7 +109,7 @@ int translation_beam(const experiment *e) {
 static int open_decoder(experiment *e, bool constant) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
-    enum { TOKENS = 64 }; /* of a sentence, if all are decoded at once that could be */
+    enum { TOKENS = 64 }; /* of a sentence, for the most sentences at once */
     const int sentences = decode_sentences(e->params, &s->config, translation_beam(e), r->decode.max_length);
     const int64_t longest = r->data.max_length + 1, tokens = (int64_t)sentences * TOKENS;
     const decode_options o = {.beam = translation_beam(e),
@@ -188,7 +187,7 @@ static bool has(const experiment *e, task_split split) { return translation_of(e
 
 static int64_t count(const experiment *e, task_split split) { return translation_of(e)->text[split].n; }
 
-/* Adds up the loss over batches of a split, each rank's own; sums has four numbers of each batch. */
+/* Stores the four sums of the loss for each batch of this rank. */
 static int score_batches(experiment *e, batcher *b, int64_t batches, double *sums) {
     translation *s = translation_of(e);
     for (int64_t i = 0; i < batches; i++) {
@@ -204,7 +203,7 @@ static int score_batches(experiment *e, batcher *b, int64_t batches, double *sum
     return 0;
 }
 
-/* Over the first so many batches of a split; 0: over all. */
+/* Scores the first batches of a split; 0: all. */
 static int score(experiment *e, int split, int64_t batches, task_result *out) {
     translation *s = translation_of(e);
     batcher *b = NULL;
@@ -248,7 +247,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
 
 /* ---- the tables ---- */
 
-/* Tables of words; with model.share some of them are one. */
+/* The tables of words; with model.share some are the same. */
 static void meaning(const recipe *r, char *out, size_t size) {
     (void)r;
     snprintf(out, size, "*embedding.weight,decoder.output.weight");

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The end mark makes them 32. */
+/* With the end mark a sentence has 32 tokens. */
 enum { WORDS = 31 };
 
 #define RECIPE(layout, tokens, sizes, p)                                                                               \
@@ -17,7 +17,7 @@ enum { WORDS = 31 };
     ", attention_dropout: " p ", smoothing: 0.1}\n"                                                                    \
     "optimizer: {rule: adamod, lr: 1e-4}\n"
 
-/* Those of docs/performance.md's table. */
+/* The shapes of docs/performance.md. */
 static const task_shape shapes[] = {
     {"small", RECIPE("transformer-small", "4000", "d: 512, ffn: 1024, heads: 4", "0.3"), 10000, 125, 3.0e-3, 2.5},
     {"base", RECIPE("transformer-base", "3584", "d: 512, ffn: 2048, heads: 8", "0.1"), 37000, 112, 4.5e-3, 0},
@@ -27,7 +27,7 @@ static const task_shape shapes[] = {
 
 /* ---- text ---- */
 
-/* Steps of a prime that does not divide the number of words reach them all, in no order, and each as often as any. */
+/* Steps of a prime that does not divide the number of words reach all words equally often. */
 static int write_side(const task_shape *s, int batches, const char *path, int64_t prime) {
     const int64_t words = s->vocabulary - VOCAB_SPECIALS;
     const int64_t needed = words / ((int64_t)s->samples * WORDS) + 1;

@@ -63,7 +63,7 @@ static const key_table common_table = TABLE(common_keys), bitext_table = TABLE(b
 const key_table *const translation_bitext_keys[] = {&bitext_table, &common_table, NULL};
 const key_table *const translation_numbers_keys[] = {&numbers_table, &common_table, NULL};
 
-/* ---- what no single key can tell ---- */
+/* ---- checks of several keys ---- */
 
 static const char *check_vocabulary_size(const translation_settings *s) {
     if (s->data.max_vocab == 0 || s->data.max_vocab > VOCAB_SPECIALS) return NULL;
@@ -98,7 +98,7 @@ bool translation_scores_text(const translation_settings *s) {
     return s->data.raw || (translation_is_split(s) && !translation_set(s)->pairs->sides[RAW_TARGET].lower);
 }
 
-/* Sets know their files, their languages and whether they are raw. */
+/* A data set has its own files and languages, and is raw or not. */
 static const char *check_set(const translation_settings *s, const data_set *set) {
     const char *const languages[] = {s->data.source_lang, s->data.target_lang};
     for (int i = 0; i < bitext_table.n; i++) {
@@ -161,7 +161,7 @@ const char *translation_check_bitext(const recipe *r) {
     return path ? path : check_common(r);
 }
 
-/* Generated text is as it is: what would cut it in other ways must not be taken and ignored. */
+/* Refuses keys that would have no effect on generated text. */
 const char *translation_check_numbers(const recipe *r) {
     const translation_settings *s = translation_settings_of(r);
     if (strcmp(s->data.tokens, "characters") != 0)

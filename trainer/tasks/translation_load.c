@@ -1,5 +1,6 @@
 #include "tasks/translation_parts.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "data/tokenizer.h"
 #include "train/checkpoint.h"
@@ -9,7 +10,7 @@
 
 /* ---- text ---- */
 
-/* Files as the recipe names them, or those of a data set. */
+/* Finds the files of the recipe or of a data set. */
 static int find_files(experiment *e) {
     static const char *const names[SPLITS] = {"train", "valid", "test"};
     const translation_settings *r = translation_settings_of(&e->recipe);
@@ -43,7 +44,7 @@ static int read_bitext(experiment *e, int split) {
                          split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], s->raw_hash[split]);
 }
 
-/* The test of a data set in subwords, as people write it. */
+/* Reads the raw test text of a data set in subwords. */
 static int read_raw_test(experiment *e) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
@@ -61,7 +62,7 @@ static int read_raw_test(experiment *e) {
                           (long long)s->raw_pairs[SPLIT_TEST].n, (long long)s->text[SPLIT_TEST].n);
 }
 
-/* Of a run's directory, what is held out alone. That does not depend on how many numbers are for training. */
+/* For a trained model, only held-out text. Held-out numbers do not depend on how many are for training. */
 static int load_text(experiment *e, const char *directory) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     corpus_text *text = translation_of(e)->text;
@@ -123,7 +124,7 @@ static int encode_text(translation *s) {
 
 /* ---- all of it ---- */
 
-/* With the codes of a run's directory, of a file, or later those that are learned. */
+/* Reads the codes of a run's directory or of a file; else they are learned later. */
 static int open_raw(experiment *e, const char *directory) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     raw_text *raw = &translation_of(e)->raw;
@@ -153,7 +154,7 @@ int translation_load(experiment *e, const char *directory, int uses) {
     return encode_text(s);
 }
 
-/* ---- what a run keeps of it ---- */
+/* ---- what a run keeps ---- */
 
 int translation_save(const experiment *e, const char *directory) {
     const translation *s = translation_of(e);
@@ -209,10 +210,10 @@ int translation_data(const experiment *e, task_part *out) {
     return n;
 }
 
-/* ---- what people are told of it ---- */
+/* ---- notes for people ---- */
 
-/* The pairs that are not used as they are; characters written. */
-static int note_pairs(const experiment *e, task_split split, char *out, size_t size) {
+/* Notes the pairs that are not used as they are. */
+static void note_pairs(const experiment *e, task_split split, adamod__buffer *out) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const translation *s = translation_of(e);
     const corpus_report *c = &s->text[split].report;
@@ -224,43 +225,39 @@ static int note_pairs(const experiment *e, task_split split, char *out, size_t s
                  {c->ratio, "beyond data.max_ratio", r->data.max_ratio},
                  {c->too_long, "longer than data.max_length", r->data.max_length},
                  {c->truncated, "cut to data.max_length", r->data.max_length}};
-    if (c->empty + c->ratio + c->too_long + c->truncated == 0) return 0;
-    int used = snprintf(out, size, "%.*s: used %lld of %lld pairs", RECIPE_PATH, s->files[split][0],
-                        (long long)s->text[split].n, (long long)c->lines);
+    if (c->empty + c->ratio + c->too_long + c->truncated == 0) return;
+    adamod__buffer_format(out, "%.*s: used %lld of %lld pairs", RECIPE_PATH, s->files[split][0],
+                          (long long)s->text[split].n, (long long)c->lines);
     const char *before = ": ";
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && (size_t)used < size; i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].n == 0) continue;
-        used += snprintf(out + used, size - (size_t)used, "%s%lld %s", before, (long long)parts[i].n, parts[i].what);
-        if (parts[i].limit > 0 && (size_t)used < size)
-            used += snprintf(out + used, size - (size_t)used, " %g", parts[i].limit);
+        adamod__buffer_format(out, "%s%lld %s", before, (long long)parts[i].n, parts[i].what);
+        if (parts[i].limit > 0) adamod__buffer_format(out, " %g", parts[i].limit);
         before = ", ";
     }
-    return used;
 }
 
-/* Languages without abbreviations of their own, after what is said already. */
-static int note_languages(const translation_settings *r, int used, char *out, size_t size) {
+/* Notes languages without abbreviations of their own. */
+static void note_languages(const translation_settings *r, adamod__buffer *out) {
     const bool source = !tokenizer_knows(r->data.source_lang),
                target = !tokenizer_knows(r->data.target_lang) && strcmp(r->data.source_lang, r->data.target_lang) != 0;
-    if (!r->data.raw || (!source && !target) || (size_t)used >= size) return used;
-    return used + snprintf(out + used, size - (size_t)used, "%sno abbreviations of %s%s%s: those of English are used",
-                           used ? "; " : "", source ? r->data.source_lang : "", source && target ? " and " : "",
-                           target ? r->data.target_lang : "");
-}
-
-/* Codes without merges, after that. */
-static int note_codes(const experiment *e, int used, char *out, size_t size) {
-    const bpe *codes = translation_of(e)->raw.codes.bpe;
-    if (!codes || bpe_merges(codes) > 0 || (size_t)used >= size) return used;
-    return used + snprintf(out + used, size - (size_t)used, "%sno merges of subwords: tokens are characters",
-                           used ? "; " : "");
+    if (!r->data.raw || (!source && !target)) return;
+    adamod__buffer_format(out, "%sno abbreviations of %s%s%s: those of English are used", out->n ? "; " : "",
+                          source ? r->data.source_lang : "", source && target ? " and " : "",
+                          target ? r->data.target_lang : "");
 }
 
 bool translation_note(const experiment *e, task_split split, char *out, size_t size) {
-    int used = note_pairs(e, split, out, size);
-    if (split == SPLIT_TRAIN) used = note_languages(translation_settings_of(&e->recipe), used, out, size);
-    if (split == SPLIT_TRAIN) used = note_codes(e, used, out, size);
-    return used > 0;
+    const bpe *codes = translation_of(e)->raw.codes.bpe;
+    adamod__buffer notes = {0};
+    note_pairs(e, split, &notes);
+    if (split == SPLIT_TRAIN) note_languages(translation_settings_of(&e->recipe), &notes);
+    if (split == SPLIT_TRAIN && codes && bpe_merges(codes) == 0)
+        adamod__buffer_format(&notes, "%sno merges of subwords: tokens are characters", notes.n ? "; " : "");
+    const bool any = notes.n > 0;
+    if (any) snprintf(out, size, "%s", notes.text);
+    adamod__buffer_free(&notes);
+    return any;
 }
 
 static void describe_raw(const experiment *e, task_fact fact, void *context) {

@@ -1,4 +1,3 @@
-/* translation_outputs.c - see translation_outputs.h, and translation_translate in translation.h. */
 #include "tasks/translation_parts.h"
 
 #include "core/error.h"
@@ -12,7 +11,7 @@
 
 /* ---- lines ---- */
 
-/* In the tokens of the target. */
+/* Allocates the target tokens as text. */
 static char *output_tokens(const translation *s, const decode_result *r) {
     const size_t n = vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, NULL, 0) + 1;
     char *text = malloc(n);
@@ -20,7 +19,7 @@ static char *output_tokens(const translation *s, const decode_result *r) {
     return text;
 }
 
-/* As the files have it: tokens, or raw text. */
+/* Allocates the text as the files have it: tokens, or raw text. */
 static char *output_text(translation *s, const decode_result *r) {
     char *tokens = output_tokens(s, r);
     if (!tokens || !s->is_raw) return tokens;
@@ -29,7 +28,7 @@ static char *output_text(translation *s, const decode_result *r) {
     return text;
 }
 
-/* Lines that are being translated: those without a token are answered already, and place says where the others are from. */
+/* Lines that are being translated; place: the line of each source. Lines without a token have their answer already. */
 typedef struct lines_job {
     translation *s;
     int *place;
@@ -50,7 +49,7 @@ static int take_answers(void *context, int64_t i, int k) {
     return 0;
 }
 
-/* Appends a line's tokens to the sources, or answers it. */
+/* Adds a line to the sources, or answers it if it is empty. */
 static int read_line(experiment *e, int i, text_slice line, lines_job *j, translation_sources *x) {
     translation_answer *mine = j->answers + (size_t)i * (size_t)j->nbest;
     char *subwords = NULL;
@@ -86,11 +85,11 @@ int translation_translate(experiment *e, int n, const text_slice *lines, int nbe
 
 /* ---- a split ---- */
 
-/* Where translations of a split go: into BLEU, which counts words, and the first of them to the report. */
+/* Compares translations of a split with references; the first go to the report. */
 typedef struct judge {
     bleu score;
-    score_text *text; /* of raw text; NULL: there is none */
-    bool unite;       /* words are to be counted, of text in subwords */
+    score_text *text; /* scores raw text; NULL: there is none */
+    bool unite;       /* text is in subwords, but words count */
     task_sample sample;
     void *context;
     int64_t wanted; /* samples still to be kept */
@@ -112,7 +111,7 @@ static int judge_pair(judge *j, translation *s, int split, int64_t i, const deco
     const text_slice target = corpus_sentence(&s->text[split].tgt, i);
     char *tokens = output_tokens(s, r), *output = output_text(s, r), *right = strndup(target.bytes, target.n);
     int status = -1;
-    if (j->unite && tokens && right) { /* the words of the data set */
+    if (j->unite && tokens && right) { /* BLEU counts words */
         raw_text_unite(tokens);
         raw_text_unite(right);
     }
@@ -126,13 +125,13 @@ static int judge_pair(judge *j, translation *s, int split, int64_t i, const deco
     return status;
 }
 
-/* Translations of a split: ranks share its sentences, of which rank r has r, r + ranks, ..., and each gets all of them, to
- * be judged in order. Of each its length, then its tokens. */
+/* Translations of a split, each as its length and its tokens. Rank r translates sentences r, r + ranks, ...; then every
+ * rank gets all of them. */
 typedef struct decoded {
     experiment *e;
     int64_t n, done, ranks;
     int32_t *all, *mine;
-    size_t line, lines; /* numbers of a sentence, and of a rank's sentences */
+    size_t line, lines; /* int32_t of a sentence, and of a rank */
 } decoded;
 
 static int take_result(void *context, int64_t i, int place) {
@@ -152,7 +151,7 @@ static decode_result result_of(const decoded *d, int64_t i) {
     return (decode_result){.tokens = at + 1, .length = *at};
 }
 
-/* This rank's, into mine. */
+/* Translates this rank's sentences. */
 static int decode_mine(decoded *d, int split) {
     translation_sources x;
     if (translation_sources_open(&x, d->n)) return -1;
@@ -175,7 +174,7 @@ static int judge_split(decoded *d, int split, judge *j) {
     return 0;
 }
 
-/* Of the first n pairs of a split. */
+/* Judges the first n pairs of a split. */
 static int translate_split(experiment *e, int split, int64_t n, judge *j) {
     decoded d = {.e = e, .n = n, .ranks = comm_size(e->comm)};
     d.line = (size_t)translation_settings_of(&e->recipe)->decode.max_length + 1;

@@ -22,12 +22,11 @@ int translation_sources_add(const experiment *e, text_slice text, translation_so
     const int64_t most = limit > 0 ? limit : length;
     if (length > most) length = most;
     if (n + length + 1 > x->room) {
-        const int64_t room = 2 * (n + length + 1);
-        int32_t *grown = realloc(x->ids, (size_t)room * sizeof *grown);
+        x->room = 2 * (n + length + 1);
+        int32_t *grown = adamod__resize(x->ids, (size_t)x->room, sizeof *grown);
         if (!grown)
             return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sentence of %lld tokens", (long long)length);
         x->ids = grown;
-        x->room = room;
     }
     vocab_encode(s->src_vocab, s->unit, text, x->ids + n, length);
     x->ids[n + length] = VOCAB_END;
