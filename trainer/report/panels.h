@@ -1,32 +1,31 @@
-/* panels.h - a panel of a figure: lines of variants over an axis, as a gnuplot script. */
+/* panels.h - a panel of a figure: the variants' lines over an axis, as a gnuplot script. */
 #ifndef ADAMOD_PANELS_H
 #define ADAMOD_PANELS_H
 
 #include "report/figures.h"
 
-/* The columns of a data file begin with these. */
+/* The first columns of a data file. */
 typedef enum panel_axis { AXIS_UPDATES, AXIS_EPOCHS, AXIS_TIME, AXES } panel_axis;
 extern const char *const panel_axis_names[AXES];
 
-/* What a script needs to know of the data. */
+/* The ranges of the data. */
 typedef struct panel_extent {
-    double low, high;  /* of what is drawn in full: lines and bands */
-    double last[AXES]; /* 0: there is no such axis */
+    double low, high;  /* of lines and bands */
+    double last[AXES]; /* the end of each axis; 0: no such axis */
 } panel_extent;
 
 extern const panel_extent panel_no_extent;
 void panel_include(panel_extent *e, const report_spread *y);
 void panel_reach(panel_extent *e, panel_axis a, double x);
-void panel_join(panel_extent *e, const panel_extent *with); /* but for the axes */
+void panel_join(panel_extent *e, const panel_extent *with); /* low and high only */
 
-/* The blocks of a variant in a data file, -1: it has none; and of each of its lines, how many points it has and where it
- * begins and ends, for those who do not see it. */
+/* The blocks of a variant in a data file; -1: none. For screen readers, each line's number of points, first and last value. */
 typedef struct panel_blocks {
     int raw, line;
     struct {
         int n;
         double first, last;
-        double end[AXES]; /* where the last is on each axis */
+        double end[AXES]; /* place of the last point on each axis */
     } line_of[2 + REPORT_COLUMN_METRICS];
 } panel_blocks;
 
@@ -37,25 +36,25 @@ void panel_extend(panel_blocks *b, int line, double y, const double place[AXES])
 typedef struct panel {
     const char *name, *data, *y_label;
     int width;            /* of the drawing */
-    int y;                /* column; it is followed by the least and the most */
-    int score;            /* which of panel_blocks.line_of */
+    int y;                /* column of the median; the next are the least and the most */
+    int score;            /* index into panel_blocks.line_of */
     bool marks;           /* dots on the line */
-    const char *diverged; /* a data file with a block for each variant: where its runs diverged; NULL: none did */
-    /* by panel_range */
+    const char *diverged; /* data file of where runs diverged, a block for each variant; NULL: none did */
+    /* set by panel_range */
     double y_low, y_high;
     bool logarithmic;
-    /* by panel_x */
+    /* set by panel_x */
     panel_axis axis;
     char x_label[40];
-    double x_scale, x_last; /* what numbers of x are divided by, and where the axis ends */
+    double x_scale, x_last; /* divisor of x, and end of the axis */
 } panel;
 
-/* As high as the data reach, and a little more; logarithmic if the largest is many times the smallest of what several
- * panels show. */
+/* Sets the range of y to that of the data and a little more. The axis is logarithmic if the largest value of all panels that
+ * share it is many times the smallest. */
 void panel_range(panel *p, const panel_extent *e, const panel_extent *all);
 void panel_x(panel *p, panel_axis a, double last);
 
-/* Writes the panel's script and adds its drawing. b: of each variant. -1: a message is there. */
+/* Writes the panel's script and adds its drawing. b: the blocks of each variant. */
 int panel_add(report_figures *f, report_group group, const panel *p, const report *r, const panel_blocks *b);
 
 #endif
