@@ -125,7 +125,7 @@ static int parse_pairs(adamod__buffer text[KINDS][RAW_SIDES], const char *const 
     if (kept && aligned && o->empty == CORPUS_SKIP && (dropped = drop_empty(text)) < 0)
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", paths[RAW_SOURCE]);
     if (dropped && !text[RAW][RAW_SOURCE].n)
-        return adamod__refuse("%s: none of %lld adamod__buffer left: all are empty here or in %s", paths[RAW_SOURCE],
+        return adamod__refuse("%s: none of %lld lines left: all are empty here or in %s", paths[RAW_SOURCE],
                               (long long)dropped, paths[RAW_TARGET]);
     if (parse_kind(text[SUBWORDS], paths, o, out)) return -1;
     out->report.lines += dropped;
