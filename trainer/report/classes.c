@@ -1,5 +1,5 @@
 /* classes.c - see classes.h. Keys may come in any order, so what must fit together is checked at the end. */
-#include "report/classes.h"
+#include "report/reader_parts.h"
 
 #include "support/base64.h"
 
@@ -10,15 +10,13 @@
 
 enum { NAME = 1024, PIXELS = REPORT_PICTURE * REPORT_PICTURE * 3, PIXEL_TEXT = PIXELS / 3 * 4 + 8 };
 
-static const char no_memory[] = "out of memory";
-
-/* What is read, before it is known whether it fits together. */
+/* The content before it is checked. */
 typedef struct draft {
     report_classes c;
     int rows;
-    bool ragged;   /* the rows of the matrix have not as many numbers as there are rows */
-    size_t counts; /* numbers of the matrix */
-    char *text;    /* of a mistake's pixels */
+    bool ragged;   /* the matrix is not square */
+    size_t counts; /* numbers in the matrix */
+    char *text;    /* pixels of a mistake in base64 */
     double step, height, width, channels;
 } draft;
 
@@ -28,7 +26,7 @@ static void expect(json_input *in, const char *what) {
 
 static bool is_whole(double x, double least, double most) { return x >= least && x <= most && x == floor(x); }
 
-/* Room for one more where the number of those there is a power of two; false: no memory. */
+/* Makes room for one more, at powers of two; false: no memory. */
 static bool grow(void *array, size_t n, size_t item) {
     void **at = array;
     if (n & (n - 1)) return true;
@@ -89,7 +87,7 @@ static void pull_picture(draft *d, json_input *in) {
     if (d->channels != 1 && d->channels != 3) expect(in, "a picture with 1 or 3 channels");
 }
 
-/* What its pixels are is known after the last key: until then they are text. */
+/* Pixels stay text until the size of pictures is known. */
 static bool pull_mistake(draft *d, json_input *in) {
     report_mistake m = {.probability = NAN};
     double label = NAN, prediction = NAN;
@@ -143,7 +141,7 @@ static bool pull(draft *d, json_input *in) {
     return memory;
 }
 
-/* Text into pixels, in place: there are fewer. False: it is not a picture as announced. */
+/* Decodes the pixels. False: they do not have the size of a picture. */
 static bool decode(report_mistake *m, const report_classes *c) {
     const size_t n = (size_t)c->height * (size_t)c->width * (size_t)c->channels;
     unsigned char *pixels = malloc(n + 1);
@@ -192,7 +190,7 @@ void report_classes_free(report_classes *c) {
 const char *report_classes_pull(report_classes *out, json_input *in) {
     draft d = {.step = NAN, .text = malloc(PIXEL_TEXT)};
     const bool memory = d.text && pull(&d, in);
-    const char *what = !memory ? no_memory : in->expected ? NULL : check(&d);
+    const char *what = !memory ? reader_no_memory : in->expected ? NULL : check(&d);
     free(d.text);
     if (what || in->expected) {
         report_classes_free(&d.c);

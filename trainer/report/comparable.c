@@ -1,5 +1,5 @@
-/* comparable.c - what may be averaged and what may be ranked: runs of one recipe and the same data are a variant, and
- * numbers compare where they measure the same thing. See variants.h. */
+/* comparable.c - which runs may be averaged and which numbers ranked: runs with the same recipe and data are a variant, and
+ * numbers compare if they measure the same thing. See variants.h. */
 #include "core/platform.h" /* first */
 
 #include "report/variants.h"
@@ -18,7 +18,7 @@ static bool ends(const char *text, const char *with) {
     return n >= m && strcmp(text + n - m, with) == 0;
 }
 
-/* Words as a list: "a, b and c". */
+/* Writes words as a list: "a, b and c". */
 static void list_words(const char *const *word, int n, char *out, size_t size) {
     size_t used = 0;
     if (out && size) *out = '\0';
@@ -30,7 +30,7 @@ static void list_words(const char *const *word, int n, char *out, size_t size) {
 
 /* ---- Recipes ----------------------------------------------------------------------------------------------------- */
 
-/* Keys that change neither what is trained nor what is measured. */
+/* Whether a key changes neither training nor measurements. */
 static bool only_records(const report_run *r, const char *key) {
     static const char *const keys[] = {"name",
                                        "train.seed",
@@ -45,19 +45,19 @@ static bool only_records(const report_run *r, const char *key) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strcmp(key, keys[i]) == 0) return true;
     }
-    if (begins(key, "generate.")) return true;                    /* what a trained model writes */
+    if (begins(key, "generate.")) return true;                    /* text of a trained model */
     if (strcmp(key, "train.checkpoint_every") != 0) return false; /* an average is taken over checkpoints */
     const char *average = report_pairs_find(&r->recipe, "train.average");
     return !average || strcmp(average, "0") == 0;
 }
 
-/* A key that versions before did not have is as good as switched off; but an optimizer's option has a default. */
+/* Whether a key is off, or missing because it is newer. Options of an optimizer have defaults, so they count. */
 static bool is_off(const char *key, const char *value) {
     if (!value) return true;
     return !begins(key, "optimizer.") && (!*value || strcmp(value, "0") == 0 || strcmp(value, "false") == 0);
 }
 
-/* The fingerprint of the data that a key of the recipe names, in whatever split; NULL: not known. */
+/* The fingerprint of the data that a key names, in any split; NULL: unknown. */
 static const char *content_of(const report_run *r, const char *key) {
     for (size_t i = 0; i < r->data.n; i++) {
         const char *space = strchr(r->data.at[i].key, ' ');
@@ -66,7 +66,7 @@ static const char *content_of(const report_run *r, const char *key) {
     return NULL;
 }
 
-/* The same file may lie in two places. */
+/* Paths may differ if the content is the same. */
 static bool same_value(const report_run *a, const report_run *b, const char *key) {
     const char *x = report_pairs_find(&a->recipe, key), *y = report_pairs_find(&b->recipe, key);
     if (same_text(x, y) || (is_off(key, x) && is_off(key, y))) return true;
@@ -74,7 +74,7 @@ static bool same_value(const report_run *a, const report_run *b, const char *key
     return content && same_text(content, content_of(b, key));
 }
 
-/* Where both tell. */
+/* Counts as the same if a run does not tell. */
 static bool same_content(const report_run *a, const report_run *b, const char *part) {
     const char *x = report_pairs_find(&a->data, part), *y = report_pairs_find(&b->data, part);
     return !x || !y || strcmp(x, y) == 0;
@@ -99,7 +99,7 @@ bool report_same_variant(const report_run *a, const report_run *b) {
 
 static const char *base_name(const report_run *r) { return report_pairs_find(&r->recipe, "name"); }
 
-/* Whether variants of the same name as this one differ in a part of the data. */
+/* Whether another variant of the same name differs in a part of the data. */
 static bool has_own_content(const report *r, int variant, const char *part) {
     const report_run *own = r->variant[variant].run[0];
     for (int i = 0; i < r->n_variants; i++) {
@@ -116,7 +116,7 @@ static bool told_apart(const report_run *a, const report_run *b, const report_ke
     return false;
 }
 
-/* How many kinds of variants of a name there are, if those that these keys do not tell apart are of one kind. */
+/* The number of variants of a name that the keys tell apart. */
 static int kinds(const report *r, const char *name, const report_keys *keys) {
     int n = 0;
     for (int i = 0; i < r->n_variants; i++) {
@@ -131,8 +131,8 @@ static int kinds(const report *r, const char *name, const report_keys *keys) {
     return n;
 }
 
-/* The key that, with those there are, tells the most variants of a name apart, of several the one that recipes have first;
- * NULL: none tells more than they do. */
+/* The next key, which together with those chosen tells the most variants apart; on ties the first of the recipe. NULL: none
+ * tells more apart. */
 static const char *next_key(const report *r, const char *name, const report_keys *keys) {
     const char *best = NULL;
     int most = kinds(r, name, keys);
@@ -155,7 +155,7 @@ static const char from_key[] = "train.init_from";
 void report_telling_keys(const report *r, int variant, report_keys *out) {
     const char *name = base_name(r->variant[variant].run[0]), *key;
     *out = (report_keys){0};
-    /* What is trained by, and from which weights, says more than any number. */
+    /* The rule and the initial weights say more than any number. */
     for (int i = 0; i < 2; i++) {
         const int before = kinds(r, name, out);
         out->at[out->n++] = i ? from_key : "optimizer.rule";
@@ -164,7 +164,7 @@ void report_telling_keys(const report *r, int variant, report_keys *out) {
     while (out->n < REPORT_TELLING - 1 && (key = next_key(r, name, out))) out->at[out->n++] = key;
 }
 
-/* How many of the first keys tell a variant from all others of its name that all of them do. */
+/* How many of the first keys tell a variant apart from as many others as all keys do. */
 static int enough_keys(const report *r, int variant, const report_keys *keys) {
     const report_run *own = r->variant[variant].run[0];
     int n = 0;
@@ -183,9 +183,9 @@ typedef struct words {
     int n;
 } words;
 
-enum { NAMED = 5, VALUE = 40 }; /* differences that a name has room for, and bytes of each */
+enum { NAMED = 5, VALUE = 40 }; /* most differences in a name, and bytes of a value */
 
-/* The end of a path, from a part of it on. */
+/* Whether a path ends with these parts. */
 static bool has_tail(const char *path, const char *tail) {
     const size_t n = strlen(path), m = strlen(tail);
     return n >= m && strcmp(path + n - m, tail) == 0 && (n == m || path[n - m - 1] == '/');
@@ -199,7 +199,7 @@ static const char *other_value(const report *r, int variant, const report_run *o
     return other && strcmp(other, value) != 0 ? other : NULL;
 }
 
-/* What of a path tells it from those that others of its name have: "ok", or "b/ok" where another has "a/ok". */
+/* The shortest end of a path that differs from the paths of namesakes: "ok", or "b/ok" if another has "a/ok". */
 static const char *telling_tail(const report *r, const report_run *own, const char *key, const char *value) {
     const char *slash = strrchr(value, '/'), *at = slash && slash[1] ? slash + 1 : value;
     for (int i = 0; i < r->n_variants; i++) {
@@ -211,7 +211,7 @@ static const char *telling_tail(const report *r, const report_run *own, const ch
     return at;
 }
 
-/* "base" of "runs/base/checkpoints/best.safetensors", if no other weights of that run are among the variants. */
+/* The length of "base" in "runs/base/checkpoints/best.safetensors", if no variant has other weights of that run. */
 static int run_length(const report *r, const report_run *own, const char *value, const char *at) {
     const char *end = strstr(at, "/checkpoints/");
     const int n = end ? (int)(end - at) : (int)strlen(at);
@@ -222,7 +222,7 @@ static int run_length(const report *r, const report_run *own, const char *value,
     return n;
 }
 
-/* From where on a long value is told from those that others of its name have, and a little before. */
+/* The end of a long value from a little before the first difference to namesakes. */
 static const char *telling_end(const report *r, const report_run *own, const char *key, const char *value) {
     enum { BEFORE = 20 };
     size_t latest = 0;
@@ -247,13 +247,13 @@ static void add_words(words *w, const char *key, const char *value) {
         return;
     }
     if (begins(key, part)) key += strlen(part);
-    if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value says enough */
+    if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value is clear without the key */
     if (from) key = *value ? "from " : "from scratch";
     w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
                                 *key && !from ? "=" : "", VALUE, value);
 }
 
-/* Of a value what tells it from others. */
+/* Adds the part of a value that differs from others. */
 static void add_value(words *w, const report *r, const report_run *own, const char *key, const char *value) {
     char shown[VALUE + 8];
     const char *tail = telling_tail(r, own, key, value), *run = strstr(value, "/checkpoints/");
@@ -266,7 +266,7 @@ static void add_value(words *w, const report *r, const report_run *own, const ch
     add_words(w, key, shown);
 }
 
-/* Options that a variant does not have are not named, unless there is nothing else to say. */
+/* Names options that the variant does not have only if nothing else differs. */
 void report_difference(const report *r, int variant, const report_keys *keys, char *out, size_t size) {
     const report_run *own = r->variant[variant].run[0];
     const int n = enough_keys(r, variant, keys);
@@ -285,13 +285,13 @@ void report_difference(const report *r, int variant, const report_keys *keys, ch
 
 /* ---- Ranking ----------------------------------------------------------------------------------------------------- */
 
-/* What a number may depend on besides how good a model is. */
+/* What a number depends on besides the quality of the model. */
 typedef enum aspect { TASK, TRAIN_DATA, VALID_DATA, TEST_DATA, TOKENS, VOCABULARY, SMOOTHING, ASPECTS } aspect;
 
 static const struct {
     const char *words;
-    const char *part;    /* of report_run.data: what its keys begin with */
-    const char *keys[8]; /* of the recipe, for runs without fingerprints */
+    const char *part;    /* beginning of its keys in report_run.data */
+    const char *keys[8]; /* recipe keys for runs without fingerprints */
 } aspects[ASPECTS] = {
     [TASK] = {"task", NULL, {"data.task"}},
     [TRAIN_DATA] = {"training data", "train ", {"data.source", "data.target", "data.train", "data.seed"}},
@@ -304,7 +304,7 @@ static const struct {
     [SMOOTHING] = {"label smoothing", NULL, {NULL}},
 };
 
-/* Whether a run tells of an aspect by fingerprints; then whether both tell the same. */
+/* Whether a run has fingerprints of an aspect. */
 static bool has_parts(const report_run *r, aspect a) {
     for (size_t i = 0; aspects[a].part && i < r->data.n; i++) {
         if (begins(r->data.at[i].key, aspects[a].part)) return true;
@@ -315,7 +315,7 @@ static bool has_parts(const report_run *r, aspect a) {
 /* Codes decide what the tokens of a text are, not which text it is. */
 static bool is_codes(const char *part) { return ends(part, " data.bpe"); }
 
-/* Raw text is the same, whatever tokens runs have made of it. */
+/* Fingerprints of raw text do not depend on tokens. */
 static const char text_part[] = "text ";
 
 static bool same_raw(const report_run *x, const report_run *y, const char *part) {
@@ -366,13 +366,13 @@ static bool is_one_of(const char *name, const char *const *names) {
     return *names;
 }
 
-/* Whether the number is a probability of tokens, of which another vocabulary has others. */
+/* Whether the number is a probability of tokens, which depends on the vocabulary. */
 static bool is_of_tokens(const report *r, int column) {
     static const char *const names[] = {"loss", "nll", "ppl", "perplexity", "bits", NULL};
     return is_one_of(r->column[column].name, names);
 }
 
-/* Whether it counts tokens that are right. */
+/* Whether the number counts right tokens. */
 static bool counts_tokens(const report *r, int column) {
     static const char *const names[] = {"accuracy", "exact", "bleu", NULL};
     return is_one_of(r->column[column].name, names);
@@ -392,7 +392,7 @@ static bool depends(const report *r, int column, aspect a) {
     }
 }
 
-/* All variants that have a number in the column. */
+/* Whether all variants with a number in the column agree in an aspect. */
 static bool is_shared(const report *r, int column, aspect a) {
     const report_run *first = NULL;
     for (int i = 0; i < r->n_variants; i++) {
@@ -415,7 +415,7 @@ bool report_comparable(const report *r, int column, char *why, size_t size) {
 
 /* ---- Times ------------------------------------------------------------------------------------------------------- */
 
-/* Whether two runs were made with the same value throughout; one that does not tell could have been. */
+/* Whether two runs have the same value on all their machines; a missing value counts as the same. */
 static bool same_of_machine(const report_run *a, const report_run *b, const char *key) {
     for (int i = 0; i < a->n_machines; i++) {
         const char *x = report_pairs_find(&a->machine[i], key);
@@ -427,7 +427,7 @@ static bool same_of_machine(const report_run *a, const report_run *b, const char
     return true;
 }
 
-/* What speed depends on, and some runs say something else of. How many of it. */
+/* Lists what differs between the machines of the runs and affects speed; returns how many. */
 static int machine_differences(const report *r, char *out, size_t size) {
     static const struct {
         const char *key, *words;
@@ -446,7 +446,7 @@ static int machine_differences(const report *r, char *out, size_t size) {
     return n;
 }
 
-/* The most runs that any run had beside it; -1: some run does not tell. */
+/* The largest and the least number of runs beside a run; -1: a run does not tell. */
 static int most_beside(const report *r, int *least) {
     int most = 0;
     *least = 1 << 30;
@@ -463,7 +463,7 @@ static int most_beside(const report *r, int *least) {
     return most;
 }
 
-/* When a run was started, in seconds; NAN: not known, or it was begun more than once. */
+/* When a run was started, in seconds; NAN: unknown, or it was resumed. */
 static double start_of(const report_run *r) {
     const char *text = r->n_machines == 1 ? report_pairs_find(&r->machine[0], "started") : NULL;
     struct tm t = {0};
@@ -471,7 +471,7 @@ static double start_of(const report_run *r) {
     return (double)timegm(&t);
 }
 
-/* Whether two of the runs certainly ran at the same time: starts are whole seconds, and may be almost one later. */
+/* Whether two runs certainly ran at the same time. Starts are rounded down to seconds. */
 static bool overlap(const report *r) {
     for (int i = 0; i < r->n; i++) {
         for (int k = 0; k < r->n; k++) {
@@ -487,6 +487,11 @@ void report_times(const report *r, char *out, size_t size) {
     int least;
     char differ[120];
     const int most = most_beside(r, &least);
+    const char *text =
+        most == 0 ? "No other run of a comparison ran beside a run; other load of the machine is not recorded."
+        : overlap(r)
+            ? "Some of these runs ran at the same time on one machine: this load makes their times incomparable."
+            : "Other load of the machine is not recorded: compare times only if it was the same.";
     if (most > 0 && most == least) {
         snprintf(out, size, "Up to %d other run%s of a comparison ran beside each run: times include that load.", most,
                  most == 1 ? "" : "s");
@@ -499,14 +504,7 @@ void report_times(const report *r, char *out, size_t size) {
         *out = '\0';
     } else if (machine_differences(r, differ, sizeof differ)) {
         snprintf(out, size, "The runs differ in %s: their times cannot be compared.", differ);
-    } else if (most == 0) {
-        snprintf(out, size,
-                 "No other run of a comparison ran beside a run; other load of the machine is not recorded.");
-    } else if (overlap(r)) {
-        snprintf(out, size,
-                 "Some of these runs ran at the same time on one machine: this load makes their "
-                 "times incomparable.");
     } else {
-        snprintf(out, size, "Other load of the machine is not recorded: compare times only if it was the same.");
+        snprintf(out, size, "%s", text);
     }
 }

@@ -1,8 +1,7 @@
-/* curves.c - what was measured while training went on, against updates, epochs and time, as data files and gnuplot
- * scripts.
+/* curves.c - measurements during training against updates, epochs and time, as data files and gnuplot scripts.
  *
- * Of training, a variant of one run is a thin line, every recorded update, and a smoothed one upon it; a variant of several runs is
- * the median of their smoothed lines, in a band from the smallest to the largest. Evaluations are joined dots. */
+ * For training, a variant of one run has a thin line of every recorded update and a smoothed line over it; a variant of
+ * several runs has the median of their smoothed lines in a band from smallest to largest. Evaluations are joined dots. */
 #include "report/panels.h"
 
 #include "core/error.h"
@@ -15,8 +14,8 @@ enum {
     GRID = 500,   /* points of a line */
     RAW = 1500,   /* of a thin line */
     WINDOWS = 50, /* a smoothed line is a mean of a 50th of the updates */
-    WIDTH = 520,  /* of a drawing, in pixels; of evaluations there may be three side by side */
-    NARROW = 390  /* so they are narrower */
+    WIDTH = 520,  /* of a drawing, in pixels */
+    NARROW = 390  /* of evaluations, which may be three side by side */
 };
 
 static double axis_of(const report_point *p, panel_axis a) {
@@ -25,7 +24,7 @@ static double axis_of(const report_point *p, panel_axis a) {
 
 /* ---- Quantities -------------------------------------------------------------------------------------------------- */
 
-/* What was recorded of training. Metrics are columns of the report. */
+/* Quantities of training; metrics follow in the order of the report's columns. */
 typedef enum quantity { LOSS, NLL, LEARNING_RATE, GRADIENT_NORM, FIRST_METRIC } quantity;
 
 static double quantity_of(const report *r, const report_run *run, const report_point *p, int q) {
@@ -38,25 +37,24 @@ static double quantity_of(const report *r, const report_run *run, const report_p
     }
 }
 
-/* A curve of training as it is drawn. */
+/* A curve of training. */
 typedef struct curve {
     const char *name; /* of its files */
     const char *label;
     int quantity;
     report_group group;
-    int axes; /* how many of them */
+    int axes; /* number of axes it is drawn over */
     bool smoothed, exponential;
 } curve;
 
-/* Of a mean, what is shown. */
 static double shown(const curve *c, double y) { return c->exponential ? exp(y) : y; }
 
 /* ---- Smoothing --------------------------------------------------------------------------------------------------- */
 
-/* A quantity of one run, with sums from the start, so that the mean of any stretch is two look-ups. */
+/* A quantity of one run as sums from the start: the mean of any interval is two look-ups. */
 typedef struct smooth {
     const report_series *s;
-    double *sum, *weight; /* of the points before each; one block */
+    double *sum, *weight; /* over the points before each; one allocation */
     int64_t window;
 } smooth;
 
@@ -74,7 +72,7 @@ static int smooth_make(smooth *out, const report *r, const report_run *run, int 
     return 0;
 }
 
-/* How many points come before an update. */
+/* The number of points before an update. */
 static size_t points_before(const report_series *s, double step) {
     size_t low = 0, high = s->n;
     while (low < high) {
@@ -85,8 +83,8 @@ static size_t points_before(const report_series *s, double step) {
     return low;
 }
 
-/* The mean around an update; near the start of as little before it as after it, or the first losses, which fall
- * fast, would be lost. NAN beyond the last. */
+/* The mean around an update. Near the start the window shrinks on both sides, so that the first losses, which fall fast,
+ * remain visible. NAN after the last update. */
 static double smooth_at(const smooth *m, double step) {
     const report_series *s = m->s;
     if (!s->n || step < (double)s->at[0].step || step > (double)s->at[s->n - 1].step) return NAN;
@@ -96,7 +94,7 @@ static double smooth_at(const smooth *m, double step) {
     return weight > 0 ? (m->sum[to] - m->sum[from]) / weight : NAN;
 }
 
-/* Where an update lies on another axis. */
+/* The place of an update on another axis. */
 static double place_of(const report_series *s, double step, panel_axis x) {
     const size_t i = points_before(s, step);
     if (i == s->n) return s->n && step <= (double)s->at[s->n - 1].step ? axis_of(&s->at[s->n - 1], x) : NAN;
@@ -108,7 +106,6 @@ static double place_of(const report_series *s, double step, panel_axis x) {
 
 /* ---- Data -------------------------------------------------------------------------------------------------------- */
 
-/* A number in a row of data, as gnuplot knows it. */
 static void write_number(FILE *out, double x) {
     if (isfinite(x)) fprintf(out, " %.6g", x);
     else fputs(" NaN", out);
@@ -120,7 +117,7 @@ static void write_spread(FILE *out, const report_spread *y) {
     write_number(out, y->max);
 }
 
-/* A block without numbers would not count as one, and shift those behind it. */
+/* gnuplot would not count a block without numbers. */
 static void end_block(FILE *out) { fprintf(out, "NaN NaN NaN NaN NaN NaN\n\n\n"); }
 
 static int64_t last_step(const report_variant *v) {
@@ -182,7 +179,7 @@ static void write_raw_point(FILE *out, const report_point *p, double y) {
     fputc('\n', out);
 }
 
-/* Every point; or of long runs the least and the most of each stretch, which look the same. */
+/* Writes every point; for long runs the least and the most of each interval, which looks the same. */
 static void write_raw(FILE *out, const report *r, const curve *c, const report_run *run) {
     const report_series *s = &run->train;
     const size_t stretch = s->n > RAW ? (2 * s->n + RAW - 1) / RAW : 1;
@@ -239,7 +236,7 @@ static int write_curve(report_figures *f, const report *r, const curve *c, panel
 
 /* ---- Divergence -------------------------------------------------------------------------------------------------- */
 
-/* Where a run ended, and the last loss that it had; at the top where it never had one, or one beyond it. */
+/* Writes where a run ended and its last loss; at the top of the panel if that is not finite or above. */
 static void write_end(FILE *out, const report_run *run, const panel *p) {
     const report_point *last = run->train.n ? &run->train.at[run->train.n - 1] : NULL;
     const double seconds = isfinite(run->seconds) ? run->seconds : last ? last->time : 0;
@@ -268,7 +265,7 @@ static int write_divergences(report_figures *f, const report *r, const panel *p,
 
 /* ---- Curves of training ------------------------------------------------------------------------------------------ */
 
-/* What has risen to more than twice its beginning is lost, and would take the room of all others. */
+/* Losses above twice the first one are cut off: they would flatten all others. */
 static void clip(report_figures *f, const report *r, panel_extent *e) {
     double first = 0;
     for (int i = 0; i < r->n_variants; i++) first = fmax(first, r->variant[i].first_loss);
@@ -276,8 +273,8 @@ static void clip(report_figures *f, const report *r, panel_extent *e) {
     if (f->clipped) e->high = 2 * first;
 }
 
-/* Percents are seen best as parts of a hundred, and what should rise from zero on. Where all are soon above a half, small
- * differences are what matters: the tens that they lie in. */
+/* Percentages have an axis from 0 to 100, scores that should rise one from 0. If all are soon above a half, the axis shows
+ * only the tens that they lie in. */
 static void set_score_range(panel *p, const metric *m, const panel_extent *e, double later) {
     if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) {
         p->y_high = 102;
@@ -290,7 +287,7 @@ static void set_score_range(panel *p, const metric *m, const panel_extent *e, do
     else panel_range(p, e, e);
 }
 
-/* others: what panels of the same thing of other data show, which get the same scale; this one's is added. NULL: none. */
+/* others: the extent of panels with the same scale, to which this one is added. NULL: none. */
 static int draw_curve(report_figures *f, const report *r, const curve *c, panel_blocks *b, panel_extent *others) {
     panel_extent e = panel_no_extent;
     bool any = false, diverged = false;
@@ -306,7 +303,7 @@ static int draw_curve(report_figures *f, const report *r, const curve *c, panel_
     if (c->quantity >= FIRST_METRIC)
         set_score_range(&p, &r->column[REPORT_FIRST_METRIC + c->quantity - FIRST_METRIC], &e, INFINITY);
     else panel_range(&p, c->exponential && others ? others : &e, others ? others : &e);
-    if (c->quantity == LEARNING_RATE && !p.logarithmic && e.high > 0) { /* most are constant */
+    if (c->quantity == LEARNING_RATE && !p.logarithmic && e.high > 0) { /* most schedules are constant */
         p.y_low = 0;
         p.y_high = 1.1 * e.high;
     }
@@ -323,7 +320,7 @@ static int draw_curve(report_figures *f, const report *r, const curve *c, panel_
     return 0;
 }
 
-/* Metrics that are recorded of training as well: the accuracy of each batch. */
+/* Metrics of training batches, for example their accuracy. */
 static int draw_training_metrics(report_figures *f, const report *r, panel_blocks *b) {
     for (int i = 0; i < r->n_metrics; i++) {
         const metric *m = &r->column[REPORT_FIRST_METRIC + i];
@@ -338,8 +335,8 @@ static int draw_training_metrics(report_figures *f, const report *r, panel_block
 
 /* ---- Evaluations ------------------------------------------------------------------------------------------------- */
 
-/* Scores: what is evaluated while training goes on. They are columns of the report, from the validation loss on; and the
- * perplexity, unless it is among them. */
+/* Scores are what evaluations during training measure: the report's columns from the validation loss on, and the perplexity
+ * unless it is among them. */
 static int n_scores(const report *r) {
     bool among = false;
     for (int i = 0; i < r->n_metrics; i++) among |= strcmp(r->column[REPORT_FIRST_METRIC + i].name, "ppl") == 0;
@@ -359,7 +356,7 @@ static const report_series *evaluations(const report_run *run, report_group grou
 
 static const char *split_of(report_group group) { return group == REPORT_TESTS ? "test" : "valid"; }
 
-/* The least update after one that any run of the variant was evaluated at; -1: there is none. */
+/* The first update after a given one with an evaluation of any run of the variant; -1: none. */
 static int64_t next_evaluation(const report_variant *v, report_group group, int64_t after) {
     int64_t next = -1;
     for (int i = 0; i < v->n; i++) {
@@ -370,37 +367,32 @@ static int64_t next_evaluation(const report_variant *v, report_group group, int6
     return next;
 }
 
-/* What is read from a point: a score, or where it lies on an axis. */
-typedef double reading(const report *r, const report_run *run, const report_point *p, int which);
-
-static double read_score(const report *r, const report_run *run, const report_point *p, int which) {
+/* A score of a point; or, for AXIS + a, its place on the axis a. */
+enum { AXIS = 1000 };
+static double read_point(const report *r, const report_run *run, const report_point *p, int which) {
+    if (which >= AXIS) return axis_of(p, (panel_axis)(which - AXIS));
     if (is_perplexity(r, which)) return exp(quantity_of(r, run, p, NLL));
     return report_value(r, run, p, REPORT_VALID + which);
 }
 
-static double read_axis(const report *r, const report_run *run, const report_point *p, int which) {
-    (void)r, (void)run;
-    return axis_of(p, (panel_axis)which);
-}
-
-static report_spread spread_at(const report *r, const report_variant *v, report_group group, int64_t step,
-                               reading *reads, int which, double *room) {
+static report_spread spread_at(const report *r, const report_variant *v, report_group group, int64_t step, int which,
+                               double *room) {
     int n = 0;
     for (int i = 0; i < v->n; i++) {
         const report_series *s = evaluations(v->run[i], group);
         const size_t k = points_before(s, (double)step);
-        if (k < s->n && s->at[k].step == step) room[n++] = reads(r, v->run[i], &s->at[k], which);
+        if (k < s->n && s->at[k].step == step) room[n++] = read_point(r, v->run[i], &s->at[k], which);
     }
     return report_spread_of(room, n);
 }
 
-enum { MARKED = 60 }; /* points of a line that have dots */
+enum { MARKED = 60 }; /* most points of a line with dots */
 
-/* What a script needs to know of a score. */
+/* The extent of a score. */
 typedef struct score {
     panel_extent e;
-    double later; /* the least after the first quarter of a variant's updates */
-    bool drawn;   /* some variant has more than one row of it, so that there is a line */
+    double later; /* the least value after the first quarter of the updates */
+    bool drawn;   /* a variant has more than one value, so there is a line */
 } score;
 
 static void write_evaluations(FILE *out, const report *r, const report_variant *v, report_group group, double *room,
@@ -409,11 +401,11 @@ static void write_evaluations(FILE *out, const report *r, const report_variant *
         double place[AXES] = {(double)step, 0, 0};
         fprintf(out, "%lld", (long long)step);
         for (int a = AXIS_EPOCHS; a < AXES; a++) {
-            place[a] = spread_at(r, v, group, step, read_axis, a, room).median;
+            place[a] = spread_at(r, v, group, step, AXIS + a, room).median;
             write_number(out, place[a]);
         }
         for (int k = 0; k < n_scores(r); k++) {
-            const report_spread y = spread_at(r, v, group, step, read_score, k, room);
+            const report_spread y = spread_at(r, v, group, step, k, room);
             write_spread(out, &y);
             if (!y.n) continue;
             scores[k].drawn |= b->line_of[k].n > 0;
@@ -457,8 +449,7 @@ static int write_split(report_figures *f, const report *r, report_group group, p
     return report_file_close(f, &file);
 }
 
-/* "valid-f1"; with a number behind it where runs have different metrics of one name. Then the axis, if it is not that of
- * updates. */
+/* "valid-f1"; then a number if runs have different metrics of the same name, and the axis unless it is updates. */
 static void name_score(const report *r, report_group group, int which, panel_axis a, char *out, size_t size) {
     const char *name = score_metric(r, which)->name;
     int twins = 1;
@@ -468,14 +459,14 @@ static void name_score(const report *r, report_group group, int which, panel_axi
     if (a != AXIS_UPDATES && used < size) snprintf(out + used, size - used, "-%s", panel_axis_names[a]);
 }
 
-/* Evaluations of one kind of data. */
+/* The evaluations of a split. */
 typedef struct split {
     report_group group;
-    panel_blocks *b; /* of each variant */
+    panel_blocks *b; /* blocks of each variant */
     score *scores;
 } split;
 
-/* What panels of one thing show together, of whatever data. */
+/* Extents that panels of several splits share. */
 typedef struct scales {
     panel_extent loss, perplexity;
 } scales;
@@ -518,7 +509,7 @@ static int draw_split(report_figures *f, const report *r, const split *s, const 
     return status;
 }
 
-/* Writes the data of a split and adds what they reach to the scales. */
+/* Writes the data of a split and adds their extent to the scales. */
 static int open_split(report_figures *f, const report *r, split *s, scales *of) {
     s->b = calloc((size_t)r->n_variants, sizeof *s->b);
     s->scores = calloc((size_t)n_scores(r), sizeof *s->scores);

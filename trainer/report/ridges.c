@@ -1,6 +1,5 @@
-/* ridges.c - learning rates of all elements as the paper's Figures 1 and 3 show them: a histogram of each of some
- * updates, one before the other, the first at the back. All panels have the same axes, but for heights that would flatten
- * those of others. */
+/* ridges.c - learning rates of all elements as in the paper's Figures 1 and 3: histograms of some updates one in front of
+ * another, the first at the back. All panels have the same axes, except for heights that would flatten others. */
 #include "report/figures.h"
 
 #include "core/error.h"
@@ -11,17 +10,17 @@
 #include <string.h>
 
 enum {
-    ROWS = 25,        /* histograms of a panel, at most */
-    PANELS = 64,      /* of a group, at most */
+    ROWS = 25,        /* most histograms of a panel */
+    PANELS = 64,      /* most of a group */
     WIDTH = 380,      /* of a panel, in pixels */
-    HEIGHT = 430,     /* the same */
+    HEIGHT = 430,     /* in pixels */
     ACROSS = 3,       /* panels side by side in the drawing of all */
     NAME_LENGTH = 34, /* characters of a variant's name above its panel */
 };
 
-/* Shares below this are not worth a wider axis. */
+/* Smaller shares do not widen the axis. */
 static const double visible = 5e-4;
-/* The highest ridge, in distances between rows. */
+/* The height of the highest ridge, in distances between rows. */
 static const double tallest = 3.6;
 
 /* ---- Facts ------------------------------------------------------------------------------------------------------- */
@@ -61,7 +60,7 @@ typedef struct rows {
     int n;
 } rows;
 
-/* The histogram nearest to an update, in proportion; NULL if there is none near. */
+/* The histogram nearest to an update on a logarithmic scale; NULL: none. */
 static const report_histogram *nearest(const report_run *r, double step) {
     const report_histogram *best = NULL;
     double least = INFINITY;
@@ -72,8 +71,8 @@ static const report_histogram *nearest(const report_run *r, double step) {
     return best;
 }
 
-/* So many updates between the first and the last, each the same factor after the one before: dense at first. What has
- * no histogram of its own gives way to the nearest, so that there may be fewer; the number found. */
+/* Chooses `wanted` updates from the first to the last with a constant ratio, so that they are dense at first. Takes the
+ * nearest histogram of each, so there may be fewer; returns their number. */
 static int spread_rows(const report_run *r, int wanted, rows *out) {
     const double first = (double)r->histogram[0].step + 1, last = (double)r->histogram[r->n_histograms - 1].step + 1;
     int n = 0;
@@ -88,7 +87,7 @@ static int spread_rows(const report_run *r, int wanted, rows *out) {
     return n;
 }
 
-/* The rows of all panels, after the run that has come furthest. */
+/* Chooses the rows of all panels by the longest run. */
 static void choose_rows(const report *r, rows *out) {
     const report_run *longest = NULL;
     out->n = 0;
@@ -104,7 +103,7 @@ static void choose_rows(const report *r, rows *out) {
     if (wanted == ROWS) spread_rows(longest, wanted, out);
 }
 
-/* The histogram that a run has for a row: of that update, or at most a twentieth from it. */
+/* The histogram of a run for a row: of that update, or at most a twentieth away. */
 static const report_histogram *row_of(const report_run *r, int64_t step) {
     const report_histogram *h = nearest(r, (double)step);
     return h && 20 * llabs((long long)(h->step - step)) <= step ? h : NULL;
@@ -117,11 +116,11 @@ typedef struct ridge_panel {
     int variant;
     bool before; /* the bound */
     char name[32], title[160];
-    int blocks;  /* rows that the run has */
+    int blocks;  /* rows of the run */
     double most; /* the largest share */
 } ridge_panel;
 
-/* What all panels share. */
+/* The axes of all panels. */
 typedef struct axes {
     rows rows;
     double low, high; /* decades */
@@ -144,7 +143,7 @@ static void widen(axes *a, ridge_panel *p) {
     }
 }
 
-/* A bin that no one would see, between others like it. */
+/* Whether a bin and its neighbours are too low to be seen. */
 static bool is_flat(const float *share, int bin, int bins) {
     for (int k = bin > 0 ? bin - 1 : 0; k <= bin + 1 && k < bins; k++) {
         if (share[k] > 1e-5f) return false;
@@ -174,7 +173,7 @@ static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
     return report_file_close(f, &file);
 }
 
-/* Rows from top to bottom: there is room for a number at every second. */
+/* Rows go from top to bottom; every second one has room for a number. */
 static void write_row_labels(FILE *out, const rows *r) {
     const char *comma = "";
     fprintf(out, "set ytics (");
@@ -204,7 +203,7 @@ static void write_decades(FILE *out, const axes *a) {
     fprintf(out, ")\n");
 }
 
-/* How tall a share is, and a bar that shows it, at the top, where only the first ridge could be. */
+/* Writes the scale of heights and a bar that shows it, at the top, where only the first ridge could be. */
 static void write_scale(FILE *out, const axes *a, double most) {
     const double share = round_down(most), length = tallest * share / most, top = a->rows.n - 1 + tallest;
     fprintf(out, "    height = %.6g # of all elements, in distances between rows\n", tallest / most);
@@ -253,44 +252,33 @@ static void describe(const ridge_panel *p, report_drawing *d) {
                  first, (long long)a->step, last, (long long)b->step);
 }
 
-static int write_panel(report_figures *f, const ridge_panel *p, const axes *a, report_group group) {
+/* Writes the drawing of one panel for the page, or of several, `across` side by side, for a paper. */
+static int write_panels(report_figures *f, const ridge_panel *p, int n, const axes *a, const char *name,
+                        report_group group, int across) {
     report_file file;
-    report_drawing *d = report_figures_add(f, group, p->name);
-    if (!d || report_file_open(&file, "%s.gp", p->name)) return -1;
-    describe(p, d);
-    fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
-    fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", p->name, WIDTH, HEIGHT);
-    write_panel_plot(file.to, p, a);
-    fprintf(file.to, "}\nset output\n");
-    return report_file_close(f, &file);
-}
-
-/* All panels of a group in one drawing, for a paper. */
-static int write_whole(report_figures *f, const ridge_panel *p, int n, const axes *a, const char *name,
-                       report_group group, int across) {
-    report_file file;
-    if (n < 2) return 0;
     report_drawing *d = report_figures_add(f, group, name);
     if (!d || report_file_open(&file, "%s.gp", name)) return -1;
-    d->on_page = false;
+    d->on_page = n == 1;
+    if (d->on_page) describe(p, d);
     const int columns = n < across ? n : across, lines = (n + columns - 1) / columns;
     fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
     fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", name, columns * WIDTH, lines * HEIGHT);
-    fprintf(file.to, "    set multiplot layout %d,%d\n", lines, columns);
+    if (n > 1) fprintf(file.to, "    set multiplot layout %d,%d\n", lines, columns);
     for (int i = 0; i < n; i++) write_panel_plot(file.to, &p[i], a);
-    fprintf(file.to, "    unset multiplot\n}\nset output\n");
+    fprintf(file.to, "%s}\nset output\n", n > 1 ? "    unset multiplot\n" : "");
     return report_file_close(f, &file);
 }
 
 static int write_group(report_figures *f, ridge_panel *p, int n, const axes *a, report_group group) {
     for (int i = 0; i < n; i++) {
-        if (write_data(f, &p[i], a) || write_panel(f, &p[i], a, group)) return -1;
+        if (write_data(f, &p[i], a) || write_panels(f, &p[i], 1, a, p[i].name, group, 1)) return -1;
     }
-    return group == REPORT_RATES ? write_whole(f, p, n, a, "rates", group, ACROSS)
-                                 : write_whole(f, p, n, a, "bound", group, 2);
+    if (n < 2) return 0;
+    return group == REPORT_RATES ? write_panels(f, p, n, a, "rates", group, ACROSS)
+                                 : write_panels(f, p, n, a, "bound", group, 2);
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- All panels -------------------------------------------------------------------------------------------------- */
 
 static void set_title(ridge_panel *p, const char *name, const char *what) {
     char shortened[NAME_LENGTH * 4 + 8];
@@ -320,7 +308,7 @@ static int make_rates(const report *r, ridge_panel *out) {
     return n;
 }
 
-/* Where one variant alone has a bound, titles need not name it: the caption does. */
+/* If only one variant has a bound, titles do not name it: the caption does. */
 static int make_bounds(const report *r, ridge_panel *out) {
     int n = 0, bounded = 0;
     for (int i = 0; i < r->n_variants; i++) bounded += report_is_bounded(&r->variant[i]);
@@ -337,8 +325,8 @@ static int make_bounds(const report *r, ridge_panel *out) {
     return n;
 }
 
-/* One scale for all, so that they can be compared; but a panel whose ridges are many times as tall as those of another
- * (sgd gives all elements the same rate) keeps one of its own, or it would flatten them. Whether all have the same. */
+/* Gives all panels one scale, so that they compare. A panel with ridges many times as tall as another's (sgd gives all
+ * elements the same rate) keeps its own scale, or it would flatten the others. Returns whether all have the same. */
 static bool share_scale(ridge_panel *p, int n) {
     double least = INFINITY, common = 0;
     for (int i = 0; i < n; i++) least = p[i].most > 0 ? fmin(least, p[i].most) : least;
@@ -350,14 +338,14 @@ static bool share_scale(ridge_panel *p, int n) {
     return true;
 }
 
-/* Out to whole half decades, and no narrower than four, so that one value does not fill the width. */
+/* Rounds outwards to half decades, and to at least four decades. */
 static void round_axes(axes *a) {
     a->low = floor(2 * (a->low - 0.3)) / 2;
     a->high = ceil(2 * (a->high + 0.3)) / 2;
     while (a->high - a->low < 4) a->low -= 0.5, a->high += 0.5;
 }
 
-/* Without panels whose run has no histogram near any of the rows. */
+/* Removes panels whose run has no histogram near any of the rows. */
 static int keep_drawn(ridge_panel *p, int n) {
     int kept = 0;
     for (int i = 0; i < n; i++) {

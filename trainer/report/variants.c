@@ -46,13 +46,13 @@ report_spread report_spread_of(double *x, int n) {
 
 /* ---- Columns ----------------------------------------------------------------------------------------------------- */
 
-/* Runs may describe what is one metric in different words, or write it to their files in another scale. */
+/* Runs may describe the same metric in other words, or write it in another scale. */
 static bool same_metric(const metric *a, const metric *b) {
     if (a->signature && b->signature && strcmp(a->signature, b->signature) != 0) return false;
     return strcmp(a->name, b->name) == 0 && strcmp(a->unit, b->unit) == 0 && a->better == b->better;
 }
 
-/* Makes it one of the n columns, if it is none yet. False: there is no room. */
+/* Adds a column unless it exists already. False: there is no room. */
 static bool add_column(metric *columns, int *n, int most, const metric *m) {
     int i = 0;
     while (i < *n && !same_metric(&columns[i], m)) i++;
@@ -64,26 +64,25 @@ static bool add_column(metric *columns, int *n, int most, const metric *m) {
 
 enum { MOST_RATES = REPORT_COLUMNS - REPORT_FIRST_RATE };
 
-/* What there are too many of; what NULL: everything has a column. */
-typedef struct excess {
-    const char *what;
-    int most;
-} excess;
+static int refuse_column(const report_run *run, const char *what, int most) {
+    return adamod__refuse("%s: with this run the report has too many %s, expected at most %d", run->directory, what,
+                          most);
+}
 
-static excess add_columns(report *r, const report_run *run) {
+static int add_columns(report *r, const report_run *run) {
     const metric rate = {.name = run->items, .label = run->items, .about = run->items, .unit = ""};
     if (!add_column(r->column + REPORT_FIRST_RATE, &r->n_rates, MOST_RATES, &rate))
-        return (excess){"kinds of items", MOST_RATES};
+        return refuse_column(run, "kinds of items", MOST_RATES);
     for (int i = 0; i < run->n_metrics; i++) {
         const metric *m = &run->metric[i];
         if (!m->headline || strcmp(m->name, "loss") == 0) continue;
         if (!add_column(r->column + REPORT_FIRST_METRIC, &r->n_metrics, REPORT_COLUMN_METRICS, m))
-            return (excess){"metrics", REPORT_COLUMN_METRICS};
+            return refuse_column(run, "metrics", REPORT_COLUMN_METRICS);
     }
-    return (excess){NULL, 0};
+    return 0;
 }
 
-/* The first part of a signature that another has not: "tok:13a". 0: there is none. */
+/* Finds the first part of a signature that another does not have, "tok:13a", and returns its length; 0: none. */
 static int own_part(const char *signature, const char *other, const char **part) {
     for (const char *at = signature; *at; at += strcspn(at, "|"), at += *at == '|') {
         const size_t n = strcspn(at, "|");
@@ -96,7 +95,7 @@ static int own_part(const char *signature, const char *other, const char **part)
     return 0;
 }
 
-/* Metrics of one name and unit get what tells them apart, by how they are measured or by a number. */
+/* Gives metrics of the same name and unit different labels, by signature or by number. */
 static void tell_labels_apart(report *r) {
     const metric *columns = r->column + REPORT_FIRST_METRIC;
     for (int i = 0; i < r->n_metrics; i++) {
@@ -127,17 +126,14 @@ static int make_columns(report *r) {
     r->column[REPORT_UPDATES] = (metric){"updates", "updates", "updates", "", 1, 0, METRIC_NEITHER, true, NULL};
     r->column[REPORT_SECONDS] = (metric){"time", "time", "training time", "s", 1, 1, METRIC_NEITHER, true, NULL};
     for (int i = 0; i < r->n; i++) {
-        const excess more = add_columns(r, &r->run[i]);
-        if (!more.what) continue;
-        return adamod__refuse("%s: with this run the report has too many %s, expected at most %d", r->run[i].directory,
-                              more.what, more.most);
+        if (add_columns(r, &r->run[i])) return -1;
     }
     tell_labels_apart(r);
     for (int i = 0; i < r->n_metrics; i++) r->column[REPORT_FIRST_VALID + i] = r->column[REPORT_FIRST_METRIC + i];
     return 0;
 }
 
-/* ---- What a run came to ------------------------------------------------------------------------------------------ */
+/* ---- Results of a run -------------------------------------------------------------------------------------------- */
 
 report_fate report_fate_of(const report_run *r) {
     if (strcmp(r->status, "finished") == 0) return REPORT_FINISHED;
@@ -150,7 +146,7 @@ int64_t report_last_step(const report_run *r) {
     return r->step > last ? r->step : last;
 }
 
-/* Mean training loss of the updates after one and up to another. A mean, since a single batch tells little. */
+/* The mean training loss of the updates in (after, until]. */
 static double mean_loss(const report_run *r, double after, double until) {
     double sum = 0, weight = 0;
     for (size_t i = 0; i < r->train.n; i++) {
@@ -162,7 +158,7 @@ static double mean_loss(const report_run *r, double after, double until) {
     return weight > 0 ? sum / weight : NAN;
 }
 
-/* As train/mean_loss.h defines it, which the trainer's last line gives. */
+/* As train/mean_loss.h defines it. */
 static double last_loss(const report_run *r) {
     if (isfinite(r->training_loss)) return r->training_loss;
     const double last = r->train.n ? (double)r->train.at[r->train.n - 1].step : 0;
@@ -196,8 +192,8 @@ double report_value(const report *r, const report_run *run, const report_point *
     return NAN;
 }
 
-/* Of the last evaluation that has it. What ended with the averaged model on all of the validation data is a result; the
- * loss is that of the last model, as on the way. */
+/* The value of the last evaluation that has it. Metrics may be of the averaged model, evaluated at the end on all
+ * validation data; the validation loss is that of the last model, as during training. */
 static double evaluated(const report *r, const report_run *run, int column) {
     const report_point *const of_test[] = {&run->final_test, run->test.n ? &run->test.at[run->test.n - 1] : NULL, NULL};
     const report_point *const of_valid[] = {column == REPORT_VALID ? NULL : &run->final_valid, &run->last_valid,
@@ -225,42 +221,32 @@ static double column_value(const report *r, const report_run *run, int column) {
 
 /* ---- Variants ---------------------------------------------------------------------------------------------------- */
 
-/* The worst fate that a run may have and still count. */
+/* The worst fate of a run that still counts. */
 static report_fate counted(const report_variant *v) {
     if (v->fates[REPORT_FINISHED]) return REPORT_FINISHED;
     return v->fates[REPORT_DIVERGED] == v->n ? REPORT_DIVERGED : REPORT_INTERRUPTED;
 }
 
-typedef double measure(const report *r, const report_run *run, const report_variant *v, int argument);
-
-static double measure_column(const report *r, const report_run *run, const report_variant *v, int column) {
-    (void)v;
-    return column_value(r, run, column);
-}
-
-static double measure_first(const report *r, const report_run *run, const report_variant *v, int unused) {
-    (void)r, (void)v, (void)unused;
-    return first_loss(run);
-}
-
-static double measure_early(const report *r, const report_run *run, const report_variant *v, int unused) {
-    (void)r, (void)unused;
-    return mean_loss(run, 0.95 * (double)v->early_step - 1, (double)v->early_step);
-}
-
-/* The lowest mean of a sixth of the updates; the first sixth is left out, in which the loss falls from where it began. */
-static double measure_lowest(const report *r, const report_run *run, const report_variant *v, int unused) {
-    const double part = v->of[REPORT_UPDATES].median / 6;
+/* The lowest mean of a sixth of the updates, without the first sixth, in which the loss falls in any case. */
+static double lowest_loss(const report_run *r, double sixth) {
     double lowest = NAN;
-    (void)r, (void)unused;
-    for (int i = 1; i < 6; i++) lowest = fmin(lowest, mean_loss(run, i * part, (i + 1) * part));
+    for (int i = 1; i < 6; i++) lowest = fmin(lowest, mean_loss(r, i * sixth, (i + 1) * sixth));
     return lowest;
 }
 
-static report_spread spread(const report *r, const report_variant *v, measure *m, int argument, double *room) {
+/* A column of the report, or one of these losses. */
+enum { FIRST_LOSS = REPORT_COLUMNS, EARLY_LOSS, LOWEST_LOSS };
+static double measured(const report *r, const report_run *run, const report_variant *v, int what) {
+    if (what == FIRST_LOSS) return first_loss(run);
+    if (what == EARLY_LOSS) return mean_loss(run, 0.95 * (double)v->early_step - 1, (double)v->early_step);
+    if (what == LOWEST_LOSS) return lowest_loss(run, v->of[REPORT_UPDATES].median / 6);
+    return column_value(r, run, what);
+}
+
+static report_spread spread(const report *r, const report_variant *v, int what, double *room) {
     int k = 0;
     for (int i = 0; i < v->n; i++) {
-        if (report_fate_of(v->run[i]) <= counted(v)) room[k++] = m(r, v->run[i], v, argument);
+        if (report_fate_of(v->run[i]) <= counted(v)) room[k++] = measured(r, v->run[i], v, what);
     }
     return report_spread_of(room, k);
 }
@@ -268,11 +254,11 @@ static report_spread spread(const report *r, const report_variant *v, measure *m
 static int measure_variant(const report *r, report_variant *v) {
     double *room = calloc((size_t)v->n + 1, sizeof *room);
     if (!room) return -1;
-    for (int c = 0; c < REPORT_COLUMNS; c++) v->of[c] = spread(r, v, measure_column, c, room);
+    for (int c = 0; c < REPORT_COLUMNS; c++) v->of[c] = spread(r, v, c, room);
     v->early_step = (int64_t)ceil(v->of[REPORT_UPDATES].median / 6);
-    v->first_loss = spread(r, v, measure_first, 0, room).median;
-    v->early_loss = spread(r, v, measure_early, 0, room).median;
-    v->lowest_loss = spread(r, v, measure_lowest, 0, room).median;
+    v->first_loss = spread(r, v, FIRST_LOSS, room).median;
+    v->early_loss = spread(r, v, EARLY_LOSS, room).median;
+    v->lowest_loss = spread(r, v, LOWEST_LOSS, room).median;
     free(room);
     return 0;
 }
@@ -301,14 +287,14 @@ static int add_to_variant(report *r, const report_run *run) {
     return 0;
 }
 
-/* How many variants have the recipe's name of this one. */
+/* The number of variants with the same recipe's name. */
 static int namesakes(const report *r, const report_variant *v) {
     int n = 0;
     for (int i = 0; i < r->n_variants; i++) n += strcmp(name_of(r->variant[i].run[0]), name_of(v->run[0])) == 0;
     return n;
 }
 
-/* Whether a variant before this one is called so too. */
+/* Whether an earlier variant has this name. */
 static bool is_taken(const report *r, int variant, const char *name) {
     for (int i = 0; i < variant; i++) {
         if (strcmp(r->variant[i].name, name) == 0) return true;
@@ -316,7 +302,7 @@ static bool is_taken(const report *r, int variant, const char *name) {
     return false;
 }
 
-/* A name has not room for everything: one that another variant has too gets a number, at the end of what. */
+/* Names are cut, so they may be equal: then a number is added at the end of what. */
 static int set_name(report *r, int variant, const char *base, char *what, size_t size) {
     char **name = &r->variant[variant].name;
     const size_t room = size - 16, used = strlen(what) < room ? strlen(what) : room;
@@ -330,9 +316,8 @@ static int set_name(report *r, int variant, const char *base, char *what, size_t
     }
 }
 
-/* Variants of one name by what tells them apart. */
 static int name_variants(report *r) {
-    const char *of = NULL; /* the name that the keys are of */
+    const char *of = NULL; /* the name that keys belong to */
     report_keys keys;
     for (int i = 0; i < r->n_variants; i++) {
         report_variant *v = &r->variant[i];
@@ -381,7 +366,7 @@ static bool same_directory(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Of all runs, each once. */
+/* Reads each run once. */
 static int read_runs(report *out, const char *const *runs, int n, const metric *known, int n_known) {
     *out = (report){0};
     if (n < 1) return adamod__refuse("there are no runs to report");
@@ -398,7 +383,7 @@ static int read_runs(report *out, const char *const *runs, int n, const metric *
     return status;
 }
 
-/* Of the runs that it has. */
+/* Makes columns and variants of the runs read. */
 static int make_report(report *r) {
     r->variant = calloc((size_t)r->n, sizeof *r->variant);
     int status = r->variant ? make_columns(r) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
@@ -414,7 +399,7 @@ int report_load(report *out, const char *const *runs, int n, const metric *known
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------- */
 
-/* The only task that runs name; "": there are several, or none. */
+/* The only task that runs name; "": several, or none. */
 static const char *only_task(const report *all) {
     const char *only = "";
     for (int i = 0; i < all->n; i++) {
@@ -469,7 +454,7 @@ void reports_free(reports *r) {
 
 /* ---- Notes ------------------------------------------------------------------------------------------------------- */
 
-/* Two runs of one seed are the same run twice, and no measure of chance. */
+/* Two runs with the same seed do not measure chance. */
 static void note_twins(const report_variant *v) {
     for (int i = 0; i < v->n; i++) {
         const char *seed = report_pairs_find(&v->run[i]->recipe, "train.seed");
