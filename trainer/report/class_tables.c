@@ -1,6 +1,5 @@
-/* class_tables.c - classifiers, class by class: how often each class is recognized, which are taken for which, and the
- * mistakes that the model was surest of. Tables, so that they need no gnuplot and can be read aloud; of many classes what
- * is taken for what is a picture. */
+/* class_tables.c - classifiers class by class: accuracy, confusion matrix, surest mistakes. Tables need no gnuplot and work
+ * with screen readers; the matrix of many classes is a picture. */
 #include "report/page.h"
 
 #include <math.h>
@@ -8,16 +7,15 @@
 #include <string.h>
 
 enum {
-    MATRIX = 30,  /* classes of a matrix that is shown whole */
-    MAP = 300,    /* classes of one that is shown as a picture, a pixel for each cell; of more it would be megabytes */
+    MATRIX = 30,  /* most classes of a matrix shown as a table */
+    MAP = 300,    /* most classes of a matrix shown as a picture; more would be megabytes */
     PAIRS = 10,   /* the most frequent mistakes */
     PICTURES = 24 /* the surest mistakes */
 };
 
 /* ---- Counts ------------------------------------------------------------------------------------------------------ */
 
-/* What the runs of a variant came to together, as long as they have the same classes of the same split as the first run
- * of the report that has some. */
+/* Sums over the runs of a variant that have the same classes and split as the first run of the report with classes. */
 typedef struct tally {
     const report_classes *like;
     double *count; /* as report_classes.count */
@@ -57,7 +55,7 @@ static double row_sum(const tally *t, int label) {
     return sum;
 }
 
-/* Of those of a class, the share that was taken for another, or for itself. NAN: there are none. */
+/* The share of a class with this prediction. NAN: the class is empty. */
 static double share(const tally *t, int label, int prediction) {
     const double sum = row_sum(t, label);
     return sum > 0 ? t->count[label * t->like->n + prediction] / sum : NAN;
@@ -97,8 +95,7 @@ static void write_accuracies(FILE *out, const report *r, const tally *t) {
 
 /* ---- Confusion --------------------------------------------------------------------------------------------------- */
 
-/* The darker the larger the share of its row, by its root, so that rare mistakes are seen; what is right in another
- * colour. */
+/* A cell is darker for a larger share of its row. The square root makes rare mistakes visible. */
 static void write_cell(FILE *out, const tally *t, int label, int prediction) {
     const double n = t->count[label * t->like->n + prediction], part = share(t, label, prediction);
     if (!(n > 0)) {
@@ -124,7 +121,7 @@ static void write_matrix(FILE *out, const tally *t) {
     fputs("</tbody>\n</table></div>\n", out);
 }
 
-/* A share over white, as the cells of a matrix have it. */
+/* Colours a pixel as a cell of the table on white. */
 static void put_pixel(unsigned char *to, bool hit, double part) {
     static const double blue[3] = {0, 114, 178}, orange[3] = {213, 94, 0};
     const double *full = hit ? blue : orange, alpha = part > 0 ? sqrt(part) : 0;
@@ -142,7 +139,7 @@ static void write_map(FILE *out, const tally *t) {
     free(pixels);
 }
 
-/* The place of the most frequent mistake that is rarer than one at a place, or as frequent and behind it. -1: none. */
+/* The place of the next mistake in the order of frequency, then of place; -1: none. */
 static int next_pair(const tally *t, int before) {
     const int n = t->like->n;
     int best = -1;
@@ -206,7 +203,7 @@ static void write_mistakes(FILE *out, const report *r, int variant, const report
     fputs("</div>\n", out);
 }
 
-/* The first run of a variant that has mistakes to show. */
+/* The classes of the first run of a variant with mistakes. */
 static const report_classes *with_mistakes(const report_variant *v) {
     for (int i = 0; i < v->n; i++) {
         if (v->run[i]->classes.n_mistakes) return &v->run[i]->classes;
@@ -231,7 +228,7 @@ static bool has_classes(const report_variant *v) {
     return false;
 }
 
-/* "Test data, after update 900.", and who is not in the tables. */
+/* Writes "Test data, after update 900.", and which variants are not in the tables. */
 static void write_scope(FILE *out, const report *r, const tally *t) {
     const report_classes *c = t[0].like;
     int left_out = 0;

@@ -83,7 +83,7 @@ report_drawing *report_figures_add(report_figures *f, report_group group, const 
     return d;
 }
 
-/* In single quotes gnuplot takes all as it is, but for the quote itself. */
+/* Within single quotes, only the quote itself is special to gnuplot. */
 void report_quote(FILE *out, const char *text, int most) {
     fputc('\'', out);
     for (text_slice rest = text_of(text); rest.n; most--) {
@@ -149,7 +149,7 @@ static int write_style(report_figures *f) {
 
 /* ---- gnuplot ----------------------------------------------------------------------------------------------------- */
 
-/* Its path; false: there is none in PATH. */
+/* Finds gnuplot in PATH. */
 static bool find_gnuplot(char *out, size_t size) {
     const char *path = getenv("PATH");
     for (const char *at = path ? path : ""; *at;) {
@@ -164,10 +164,10 @@ static bool find_gnuplot(char *out, size_t size) {
     return false;
 }
 
-/* In the child: only what is safe after a fork among threads. -d keeps a user's own settings out. */
+/* Runs in the child: only calls that are safe after a fork with threads. -d ignores the user's settings. */
 static void become_gnuplot(const char *gnuplot, const char *directory, const char *script, int log) {
     const int nothing = open("/dev/null", O_RDWR);
-    sigset_t none; /* after a training, signals are blocked */
+    sigset_t none; /* signals are blocked after training */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (nothing < 0 || chdir(directory) || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 || dup2(log, 2) < 0) _exit(127);
@@ -175,7 +175,7 @@ static void become_gnuplot(const char *gnuplot, const char *directory, const cha
     _exit(127);
 }
 
-/* The first line of what it complained about, without the script's echo. */
+/* Takes the last line with a colon: the error without the echo of the script. */
 static void read_log(FILE *log, char *out, size_t size) {
     char line[256];
     rewind(log);
@@ -209,7 +209,7 @@ static char *path_in(const report_figures *f, const char *name, const char *endi
     return asprintf(&path, "%s/%s%s", f->directory, name, ending) < 0 ? NULL : path;
 }
 
-/* So that no page shows what an earlier one left. */
+/* Removes drawings of an earlier page. */
 static void remove_old(const report_figures *f, const char *name) {
     static const char *const endings[] = {".svg", ".pdf"};
     for (int i = 0; i < 2; i++) {
@@ -230,7 +230,7 @@ static void take_svg(report_figures *f, report_drawing *d, int variants) {
             if (strlen(text) == n) d->svg = report_svg_inline(text, n, d, variants);
         }
     }
-    if (path && d->for_page) (void)unlink(path); /* the page has it now */
+    if (path && d->for_page) (void)unlink(path); /* its content is in the page now */
     free(text);
     free(path);
 }
@@ -247,7 +247,7 @@ static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, 
         adamod__fail(ADAMOD_ERROR_FORMAT, "its drawing is not SVG as expected");
     }
     const char *why = adamod__last_message();
-    if (!*f->why) report_note("%s/%s: gnuplot failed: %s", f->directory, script, why); /* others fail likewise */
+    if (!*f->why) report_note("%s/%s: gnuplot failed: %s", f->directory, script, why); /* others fail in the same way */
     snprintf(f->why, sizeof f->why, "gnuplot could not draw %s: %s", script, why);
 }
 
@@ -264,7 +264,7 @@ static void draw_all(report_figures *f, int variants) {
     for (int i = 0; i < f->n; i++) draw_one(f, &f->drawing[i], gnuplot, variants);
 }
 
-/* report.html: report-figures beside it. */
+/* report.html has report-figures beside it. */
 static char *figures_directory(const char *page) {
     size_t n = strlen(page);
     char *directory = NULL;
@@ -277,7 +277,7 @@ static int make_directory(report_figures *f) {
     return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", f->directory, strerror(errno));
 }
 
-/* "report-figures/2-images": a directory for each of several tasks. */
+/* Several tasks have a directory each: "report-figures/2-images". */
 static int enter_task(report_figures *f, const report *r) {
     char *whole = f->directory, name[24];
     const char *task = r->run[0].task;
@@ -289,7 +289,7 @@ static int enter_task(report_figures *f, const report *r) {
     return f->directory ? make_directory(f) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
 }
 
-/* Beside the page. */
+/* The directory relative to the page. */
 static char *link_to(const report_figures *f, const char *page) {
     const char *slash = strrchr(page, '/');
     return strdup(f->directory + (slash ? slash + 1 - page : 0));

@@ -1,5 +1,5 @@
-/* page.c - one HTML file that needs nothing else: style, figures and tables within it, and a script that it can do
- * without; light or dark, wide or narrow as the reader's screen is. */
+/* page.c - a self-contained HTML file with style, figures, tables and an optional script, for light and dark, wide and narrow
+ * screens. */
 #include "core/platform.h" /* first */
 
 #include "report/page.h"
@@ -85,7 +85,7 @@ void html_variant_head(FILE *out, const report *r, int variant, const char *scop
     fputs("</th>", out);
 }
 
-/* Whether any variant has numbers of a metric, of either split. */
+/* Whether any variant has numbers of a metric, for either split. */
 static bool has_metric(const report *r, int column) {
     return report_has(r, column) || report_has(r, column + REPORT_COLUMN_METRICS);
 }
@@ -221,7 +221,7 @@ static void write_palette(FILE *out, const reports *all, bool dark) {
 
 /* ---- Head -------------------------------------------------------------------------------------------------------- */
 
-/* The variants' names while there is room for them. */
+/* Lists the variants' names if there is room. */
 static void write_title(FILE *out, const reports *all) {
     size_t length = 0;
     int n = 0;
@@ -235,7 +235,7 @@ static void write_title(FILE *out, const reports *all) {
     }
 }
 
-/* The runs' task, in its own words where they have them; NULL: they have not the same. */
+/* The description of the runs' task, or its name; NULL: not all runs have the same. */
 static const char *common_task(const report *r) {
     const char *about = r->run[0].about;
     for (int i = 1; i < r->n; i++) {
@@ -251,7 +251,7 @@ static bool write_task(FILE *out, const report *r) {
     return task;
 }
 
-/* "model.layers" as "layers 4"; the kind of model as it is. */
+/* Writes "model.layers" as "layers 4", and only the value of "model.kind". */
 static void write_common(FILE *out, const report *r, const char *key, const char **comma) {
     const char *value = page_common(r, key), *dot = strrchr(key, '.'), *name = dot ? dot + 1 : key;
     if (!value || !*value || strcmp(value, "0") == 0) return;
@@ -266,7 +266,7 @@ static void write_common(FILE *out, const report *r, const char *key, const char
 
 static bool is_whole_number(const char *text) { return *text && text[strspn(text, "0123456789")] == '\0'; }
 
-/* What all runs have in common: the task, and the keys that it names; of runs that name none, the model in numbers. */
+/* Writes what all runs share: the task and its subtitle keys; without these, the numbers of the model. */
 static void write_subtitle(FILE *out, const report *r) {
     const report_run *first = &r->run[0];
     const char *comma = "";
@@ -302,7 +302,7 @@ static void write_head(FILE *out, const reports *all) {
 
 static bool all_diverged(const report_variant *v) { return v->fates[REPORT_DIVERGED] == v->n; }
 
-/* Whether a variant has the best median of a column in which there is a better and a worse. */
+/* Whether a variant has the best median of a column that is ranked. */
 static bool is_best(const report *r, int variant, int column) {
     const double sign = column < 0 ? METRIC_NEITHER : r->column[column].better;
     if (sign == 0 || r->n_variants < 2 || !report_comparable(r, column, NULL, 0)) return false;
@@ -318,7 +318,7 @@ static bool is_best(const report *r, int variant, int column) {
     return better && isfinite(own);
 }
 
-/* "0.683 (0.685 ± 0.004)": the median is what one reads. */
+/* Writes "0.683 (0.685 ± 0.004)" with the median in front and the rest small. */
 static void write_cell(FILE *out, const char *cell, bool best) {
     const char *rest = strstr(cell, " (");
     char median[96];
@@ -328,7 +328,7 @@ static void write_cell(FILE *out, const char *cell, bool best) {
     fputs("</td>", out);
 }
 
-/* "BLEU is nrefs:1|case:mixed|…": which of the scores of that name it is. */
+/* Writes how scores are computed: "BLEU is nrefs:1|case:mixed|…". */
 static void write_signatures(FILE *out, const report *r) {
     for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
         if (!r->column[c].signature || !has_metric(r, c)) continue;
@@ -336,7 +336,7 @@ static void write_signatures(FILE *out, const report *r) {
     }
 }
 
-/* Columns in which no number is marked as the best, and why. */
+/* Explains columns without a best number. */
 static void write_unranked(FILE *out, const report *r) {
     for (int c = 0; c < REPORT_UPDATES; c++) {
         char why[160], head[96];
@@ -361,7 +361,7 @@ void page_limit(FILE *out, const report *r, const char *of) {
     html(out, "%s the first %s validation %s at most. ", of, limit_of(r), r->run[0].samples);
 }
 
-/* Whether results are of an average of checkpoints, which the validation loss is not; see evaluated in variants.c. */
+/* Whether results are of averaged checkpoints; the validation loss is not (see evaluated in variants.c). */
 static bool has_averaged(const report *r) {
     for (int i = 0; i < r->n; i++) {
         const report_run *run = &r->run[i];
@@ -372,7 +372,7 @@ static bool has_averaged(const report *r) {
     return false;
 }
 
-/* Below the table, not its caption: that would be as wide as the table, which may not fit. */
+/* A paragraph, not the table's caption, which would be as wide as the table. */
 static void write_legend(FILE *out, const report *r) {
     char times[200];
     bool validation = false;
@@ -413,7 +413,7 @@ static void write_table(FILE *out, const report *r, const report_table *t) {
 
 /* ---- Figures ----------------------------------------------------------------------------------------------------- */
 
-/* The files of a figure: of the whole, where it was also drawn as one. */
+/* Links the PDF files of a figure: that of all panels together if there is one. */
 static void write_links(FILE *out, const report_figures *f, report_group group) {
     bool whole = false;
     for (int i = 0; i < f->n; i++) whole |= f->drawing[i].group == group && !f->drawing[i].on_page;
@@ -427,7 +427,7 @@ static void write_links(FILE *out, const report_figures *f, report_group group) 
     fputs(*comma == ',' ? "." : "", out);
 }
 
-/* The key of the lines: text, which is as wide as it is. */
+/* Writes the key of the lines as text. */
 static void write_key(FILE *out, const report *r, report_group group) {
     int diverged = 0;
     for (int i = 0; i < r->n_variants; i++) diverged += r->variant[i].fates[REPORT_DIVERGED] > 0;
@@ -472,7 +472,7 @@ static void write_figures(FILE *out, const report *r, const report_figures *f, i
 
 /* ---- The whole --------------------------------------------------------------------------------------------------- */
 
-/* A task's part of the page. */
+/* Writes the part of one task. */
 static void write_report(FILE *out, const report *r, const report_figures *f, const report_table *t, int *number) {
     if (r->of > 1) {
         fprintf(out, "<h2 class=\"task\" id=\"task-%d\">", r->number + 1);

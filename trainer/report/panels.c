@@ -9,21 +9,21 @@
 
 enum {
     HEIGHT = 310, /* in pixels, without the key */
-    LINE = 18,    /* of the key */
+    LINE = 18,    /* pixels of a line of the key */
     LEFT = 92,    /* margins; the page's script finds values by them */
-    RIGHT = 22,   /* half of a last number that ends there, 15000 */
+    RIGHT = 22,   /* half of a last number such as 15000 */
     BOTTOM = 62,
     TOP = 12,
     NAME_LENGTH = 40,  /* characters of a variant's name in a key */
-    LETTER = 9,        /* pixels of a letter of a key, for columns: more than gnuplot thinks */
-    SAMPLE = 60,       /* of the piece of line beside a name */
-    LOG_FROM = 20,     /* how far largest and smallest must be apart for a logarithmic axis */
-    WIDE = 760,        /* of a drawing whose lines have their names at their ends */
-    NAMED_LETTER = 7,  /* pixels of a letter of such a name, */
-    NAMED_LINE = 13,   /* of a line of them, */
-    NAMED_LENGTH = 26, /* characters of one, */
-    LEAD = 40,         /* and of what leads from a line to its name */
-    LEAST_WIDE = 600   /* below which names could not be read */
+    LETTER = 9,        /* pixels of a letter of the key, more than gnuplot estimates */
+    SAMPLE = 60,       /* pixels of the line beside a name in the key */
+    LOG_FROM = 20,     /* least ratio of largest to smallest for a logarithmic axis */
+    WIDE = 760,        /* width of a drawing with names at the ends of lines */
+    NAMED_LETTER = 7,  /* pixels of a letter of such a name */
+    NAMED_LINE = 13,   /* pixels of its line */
+    NAMED_LENGTH = 26, /* most characters of it */
+    LEAD = 40,         /* pixels between a line and its name */
+    LEAST_WIDE = 600   /* least width at which names are legible */
 };
 
 /* ---- What is drawn ----------------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ void panel_x(panel *p, panel_axis a, double last) {
 
 /* ---- Names in keys for print ------------------------------------------------------------------------------------- */
 
-/* About the pixels that a code point takes in Helvetica of 12, which gnuplot does not know. */
+/* The approximate width of a code point in Helvetica 12, which gnuplot does not know. */
 static int letter_width(text_slice point) {
     const char c = *point.bytes;
     if (point.n > 1) return 12;
@@ -87,7 +87,7 @@ static int letter_width(text_slice point) {
     return c >= 'A' && c <= 'Z' ? 9 : 7;
 }
 
-/* How many code points of a name fit. */
+/* The number of code points of a name that fit. */
 static int letters_that_fit(const char *name, int pixels) {
     int n = 0;
     for (text_slice rest = text_of(name); rest.n && n < NAME_LENGTH; n++) {
@@ -101,7 +101,7 @@ static int letters_that_fit(const char *name, int pixels) {
 
 /* ---- Scripts ----------------------------------------------------------------------------------------------------- */
 
-/* A block of a data file and how it is drawn. */
+/* How a block of a data file is drawn. */
 typedef enum look { LOOK_RAW, LOOK_BAND, LOOK_LINE, LOOK_DIVERGED, LOOK_LEAD, LOOK_NAME, LOOKS } look;
 
 static bool has_look(const panel *p, const report *r, int variant, const panel_blocks *b, look l) {
@@ -115,7 +115,7 @@ static bool has_look(const panel *p, const report *r, int variant, const panel_b
     }
 }
 
-/* The name of a line at its end. */
+/* Plots the name at the end of a line, or the lead to it. */
 static void write_name(FILE *out, const panel *p, const report *r, int variant, look l) {
     fprintf(out, "'%s-names.dat' index %d using ", p->name, variant);
     if (l == LOOK_LEAD) {
@@ -151,7 +151,7 @@ static void write_plot(FILE *out, const panel *p, const report *r, const panel_b
     }
 }
 
-/* Adds to the plots of a drawing; -1: no memory. */
+/* Adds a plot to a drawing; -1: no memory. */
 static int add_plot(report_drawing *d, int variant, look l) {
     report_plot *grown = realloc(d->plot, ((size_t)d->n_plots + 1) * sizeof *grown);
     if (!grown) return -1;
@@ -174,7 +174,7 @@ static int write_plots(FILE *out, const panel *p, const report *r, const panel_b
 
 /* ---- Marks ------------------------------------------------------------------------------------------------------- */
 
-/* Between marks of an axis: 1, 2 or 5 times a power of ten, so that there are at most so many. */
+/* The distance of ticks: 1, 2 or 5 times a power of ten, for at most `most` ticks. */
 static double tick_step(double range, int most) {
     const double least = range / most, power = pow(10, floor(log10(least)));
     return least <= power ? power : least <= 2 * power ? 2 * power : least <= 5 * power ? 5 * power : 10 * power;
@@ -197,8 +197,7 @@ static ticks even_ticks(double low, double high, int most) {
     return t;
 }
 
-/* Powers of ten; where there are fewer than three of them also twice and five times these; even ones where a panel shows
- * little of a scale that it shares. */
+/* Powers of ten; with fewer than three of them, also twice and five times these; even ticks if the range is small. */
 static ticks log_ticks(double low, double high) {
     const int first = (int)floor(log10(low)), last = (int)floor(log10(high)), every = (last - first) / 8 + 1;
     ticks t = {.n = 0};
@@ -227,7 +226,7 @@ static void write_ticks(FILE *out, char axis, const ticks *t) {
 
 /* ---- Names at the ends of lines ---------------------------------------------------------------------------------- */
 
-/* Where names stand within a drawing, in pixels. */
+/* In characters. */
 static int longest_name(const report *r) {
     int longest = 0;
     for (int i = 0; i < r->n_variants; i++) {
@@ -239,7 +238,7 @@ static int longest_name(const report *r) {
 
 static int width_of(const panel *p, const report *r) { return report_is_crowded(r) ? WIDE : p->width; }
 
-/* Without the key above it. */
+/* The height without the key. */
 static int height_of(const report *r) {
     const int needed = TOP + BOTTOM + NAMED_LINE * r->n_variants;
     return report_is_crowded(r) && needed > HEIGHT ? needed : HEIGHT;
@@ -272,7 +271,7 @@ static int from_top(const void *a, const void *b) {
     return x->variant - y->variant;
 }
 
-/* In the order of the lines' ends, as near to them as there is room. */
+/* Places names in the order of the lines' ends, as near to them as possible. */
 static void spread_names(end *e, int n, double bottom) {
     for (int i = 0; i < n; i++) e[i].name = i ? fmax(e[i].line, e[i - 1].name + NAMED_LINE) : fmax(e[i].line, TOP + 4);
     for (int i = n - 1; i >= 0; i--) e[i].name = fmin(e[i].name, i < n - 1 ? e[i + 1].name - NAMED_LINE : bottom);
@@ -284,7 +283,7 @@ static void write_end(FILE *out, const panel *p, const report *r, const panel_bl
     fprintf(out, "%.6g %.6g %.6g %.6g %.6g %.6g", x, y, last + (LEAD - 6) * pixel - x, to - y, last + LEAD * pixel, to);
 }
 
-/* From where to where a lead goes, and where the name is; a block for each variant. */
+/* Writes a block for each variant: both ends of the lead, and the place of the name. */
 static int write_names(report_figures *f, const panel *p, const report *r, const panel_blocks *b) {
     report_file file;
     end *e = calloc((size_t)r->n_variants, sizeof *e);
@@ -331,7 +330,7 @@ static void write_short_axes(FILE *out, const panel *p, const ticks *x, const ti
                 x->at[i], x->at[i]);
 }
 
-/* How many names fit side by side above the plot, and how many lines of them that makes. */
+/* The number of names side by side in the key, and of its lines. */
 static int key_columns(const panel *p, const report *r, const panel_blocks *b, int *lines) {
     int longest = 0, shown = 0;
     for (int i = 0; i < r->n_variants; i++) {
@@ -347,7 +346,7 @@ static int key_columns(const panel *p, const report *r, const panel_blocks *b, i
     return columns;
 }
 
-/* The page has a key of its own, of text; what is for print has one above the plot, unless names stand beside lines. */
+/* The page has its own key as text. A drawing for print has one above the plot, unless lines have names at their ends. */
 static void write_frame(FILE *out, const panel *p, const report *r, const panel_blocks *b) {
     int lines = 0;
     const int width = width_of(p, r), columns = key_columns(p, r, b, &lines);
@@ -371,7 +370,7 @@ static void write_frame(FILE *out, const panel *p, const report *r, const panel_
 static int write_script(FILE *out, const panel *p, const report *r, const panel_blocks *b, report_drawing *d) {
     const ticks x = x_ticks(p), y = y_ticks(p);
     const int right = right_of(p, r);
-    /* names stand within what gnuplot takes for the plot */
+    /* to gnuplot the names are inside the plot */
     const double last = p->x_last / p->x_scale * (width_of(p, r) - RIGHT - LEFT) / (right - LEFT);
     fprintf(out, "load 'style.gp'\nset xlabel ");
     report_quote(out, p->x_label, 100);
@@ -393,7 +392,7 @@ static int write_script(FILE *out, const panel *p, const report *r, const panel_
 
 /* ---- For those who do not see it --------------------------------------------------------------------------------- */
 
-/* "Training loss against update. AdaMod: from 4.02 to 0.612. Adam: diverged." */
+/* Writes the label: "Training loss against update. AdaMod: from 4.02 to 0.612. Adam: diverged." */
 static void describe(const panel *p, const report *r, const panel_blocks *b, report_drawing *d) {
     FILE *out = fmemopen(d->label, sizeof d->label, "w");
     if (!out) return;

@@ -1,5 +1,4 @@
-/* picture.c - small pictures within the page, as PNG in data URIs. Nothing is compressed: a few kilobytes of pixels are
- * not worth a compressor. */
+/* picture.c - small pictures in the page as PNG in data URIs, not compressed: they have a few kilobytes. */
 #include "report/page.h"
 
 #include "support/base64.h"
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STORED = 65535 }; /* bytes of a block of deflate that is not compressed */
+enum { STORED = 65535 }; /* most bytes of a stored block of deflate */
 
 typedef struct bytes {
     unsigned char *at;
@@ -50,7 +49,7 @@ static void add_zlib(bytes *b, const unsigned char *x, size_t n) {
     add_u32(b, adler32(x, n));
 }
 
-/* Its length, its four letters, what is in it, a checksum of both. */
+/* A chunk is its length, its name, its content, and a checksum of name and content. */
 static size_t begin_chunk(bytes *b, const char *name, size_t n) {
     add_u32(b, (uint32_t)n);
     add(b, name, 4);
@@ -59,7 +58,7 @@ static size_t begin_chunk(bytes *b, const char *name, size_t n) {
 
 static void end_chunk(bytes *b, size_t from) { add_u32(b, adamod__crc32(0, b->at + from, b->n - from)); }
 
-/* Rows as PNG has them: a byte that says that none of its filters is used, then the pixels. */
+/* rows: for each row a byte 0 (no filter), then the pixels. */
 static void add_png(bytes *b, const unsigned char *rows, int height, int width, int channels) {
     const size_t n = (size_t)height * (1 + (size_t)width * (size_t)channels);
     const unsigned char kind[5] = {8, channels == 3 ? 2 : 0, 0, 0, 0};

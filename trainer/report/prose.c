@@ -1,5 +1,5 @@
-/* prose.c - the sentences of the page: what came of the variants, and what to see in the figures. They state what was
- * measured in these runs, and nothing else. */
+/* prose.c - the sentences of the page: results of the variants and captions of figures. They state only what was measured in
+ * these runs. */
 #include "report/page.h"
 
 #include <math.h>
@@ -7,11 +7,11 @@
 
 /* ---- Judging ----------------------------------------------------------------------------------------------------- */
 
-/* How a variant did, from bad to good. */
+/* From bad to good. */
 typedef enum verdict { NO_DATA, DIVERGED, STANDS_STILL, LEARNED } verdict;
 
-/* The largest fall of the training loss that any variant made, of those that it can be compared with. Three quarters of
- * the first loss count as made by one that is not here, so that a variant alone is judged as well. */
+/* The largest fall of the training loss among comparable variants, and at least three quarters of the first loss, so that a
+ * single variant is judged as well. */
 static double best_fall(const report *r, const report_variant *own) {
     const bool comparable = report_comparable(r, REPORT_LOSS, NULL, 0);
     double best = 0;
@@ -23,9 +23,8 @@ static double best_fall(const report *r, const report_variant *own) {
     return best;
 }
 
-/* A model that learned nothing but how frequent each answer is has made the first part of the way, and stands still
- * there: less than half of the best fall, and next to nothing of it after the first sixth of the updates. One whose loss
- * fell and rose again, or rose from the start, has moved. */
+/* A model that only learned the frequencies of answers stands still: its loss fell by less than half of the best fall, and
+ * hardly after the first sixth of the updates. If the loss rose, or fell and rose again, the model has moved. */
 static verdict judge(const report *r, const report_variant *v) {
     const double loss = v->of[REPORT_LOSS].median, best = best_fall(r, v);
     if (v->fates[REPORT_DIVERGED] == v->n) return DIVERGED;
@@ -36,7 +35,7 @@ static verdict judge(const report *r, const report_variant *v) {
     return low && !fell && !rose ? STANDS_STILL : LEARNED;
 }
 
-/* What the summary leads with: a column, and the variant that is alone the best in it. -1, NULL: there is none. */
+/* The first result of the summary: a column (-1: none) and the only variant that is best in it (NULL: none). */
 typedef struct lead {
     int column;
     const report_variant *best;
@@ -63,8 +62,8 @@ static bool is_chosen(const report *r, int column) {
     return chosen && strcmp(chosen, r->column[column].name) == 0;
 }
 
-/* Results come before validation, validation before training; of several metrics that by which the recipes choose the best
- * model comes first. A column in which one variant is the best comes before all others, but for the training loss. */
+/* Prefers test over validation over training, and among metrics the one that chooses the best model. A column with a single
+ * best variant comes first, unless it is the training loss. */
 static lead find_lead(const report *r) {
     static const int first[] = {REPORT_FIRST_METRIC, REPORT_FIRST_VALID, REPORT_VALID, REPORT_LOSS};
     lead out = {-1, NULL};
@@ -82,9 +81,7 @@ static lead find_lead(const report *r) {
     return out;
 }
 
-enum {
-    EACH = 4
-}; /* variants that get a sentence each, of more there is one for all; and metrics that such a one has */
+enum { EACH = 4 }; /* most variants with a sentence each, and most metrics in it */
 
 /* ---- Sentences --------------------------------------------------------------------------------------------------- */
 
@@ -104,14 +101,14 @@ static void write_number(FILE *out, const metric *m, double x) {
     html(out, *m->unit ? "%s&nbsp;%s" : "%s%s", number, m->unit);
 }
 
-/* "test accuracy": of the losses, labels have the split already. */
+/* Writes "test accuracy". Labels of losses include the split. */
 static void write_what(FILE *out, const report *r, int column) {
     const char *split = column < REPORT_FIRST_METRIC ? "" : column < REPORT_FIRST_VALID ? "test " : "validation ";
     html(out, "%s%s", split, r->column[column].about);
 }
 
-/* "test accuracy 97.2 %, test F1 0.96, validation loss 0.1, training loss 0.05", but the one that was said; of many
- * metrics the first few. */
+/* Writes "test accuracy 97.2 %, test F1 0.96, validation loss 0.1, training loss 0.05" without the column `said` and with at
+ * most EACH metrics. */
 static void write_values(FILE *out, const report *r, const report_variant *v, int said) {
     const char *comma = "";
     bool test = false;
@@ -162,7 +159,7 @@ static void write_diverged(FILE *out, const report_variant *v) {
          v->of[REPORT_UPDATES].median, plural(v->of[REPORT_UPDATES].median));
 }
 
-/* Whether no run of any variant has come to its end. */
+/* Whether no run has ended. */
 static bool all_open(const report *r) {
     int open = 0;
     for (int i = 0; i < r->n_variants; i++) {
@@ -171,7 +168,7 @@ static bool all_open(const report *r) {
     return open == r->n;
 }
 
-/* What the numbers of a variant leave out. */
+/* Writes which runs do not count or have not finished. */
 static void write_reservations(FILE *out, const report *r) {
     const bool none_finished = r->n > 1 && all_open(r);
     if (none_finished) fputs("No run has finished; the numbers are the current ones. ", out);
@@ -189,7 +186,7 @@ static void write_reservations(FILE *out, const report *r) {
     }
 }
 
-/* "Three variants, two runs each, 900 updates." */
+/* Writes "Three variants, two runs each, 900 updates." */
 static void write_setting(FILE *out, const report *r) {
     char word[16];
     double least = INFINITY, most = 0;
@@ -210,7 +207,7 @@ static void write_setting(FILE *out, const report *r) {
     else fprintf(out, ", up to %.0f updates. ", most);
 }
 
-/* Smallest and largest of what the variants of a verdict have, without one of them. How many there are. */
+/* The smallest and largest median of the variants with a verdict, without one of them. Returns their number. */
 static int range_of(const report *r, verdict is, int column, const report_variant *but, double *least, double *most) {
     int n = 0;
     *least = INFINITY;
@@ -235,7 +232,7 @@ static void write_range(FILE *out, const report *r, int column, double least, do
     write_number(out, &r->column[column], most);
 }
 
-/* "13 others have test perplexity from 6.53 to 12.43. ", or "They have ..." where none is the best. */
+/* Writes "13 others have test perplexity from 6.53 to 12.43. ", or "They have ..." if none is the best. */
 static void write_others(FILE *out, const report *r, lead l) {
     double least = INFINITY, most = -INFINITY;
     char why[160], word[16];
@@ -258,7 +255,7 @@ static void write_others(FILE *out, const report *r, lead l) {
     fputs(". ", out);
 }
 
-/* Names of the variants of a verdict. */
+/* Lists the variants with a verdict. */
 static void write_names(FILE *out, const report *r, verdict is) {
     const char *comma = "";
     for (int i = 0; i < r->n_variants; i++) {
@@ -268,7 +265,7 @@ static void write_names(FILE *out, const report *r, verdict is) {
     }
 }
 
-/* Those that did not learn: a sentence each, or one for all of a kind. */
+/* Writes a sentence for each variant that did not learn, or one for all with the same verdict. */
 static void write_failed(FILE *out, const report *r, verdict is) {
     double least, most;
     char word[16];
@@ -309,7 +306,7 @@ void page_summary(FILE *out, const report *r) {
 
 /* ---- Captions ---------------------------------------------------------------------------------------------------- */
 
-/* Long runs record some of their updates alone. */
+/* Whether a run recorded every update; long runs do not. */
 static bool recorded_all(const report_run *run) {
     for (size_t i = 0; i < run->train.n; i++) {
         if (run->train.at[i].weight > 1) return false;
@@ -333,7 +330,7 @@ static void write_seeds(FILE *out, const report *r) {
     fputs(single || several ? ". " : "", out);
 }
 
-/* "Training losses do not compare: the runs differ in label smoothing. " */
+/* Writes "Training losses do not compare: the runs differ in label smoothing. " if so. */
 static void write_incomparable(FILE *out, const report *r, int column, const char *what) {
     char why[160];
     if (!report_comparable(r, column, why, sizeof why))
@@ -354,7 +351,7 @@ static void caption_losses(FILE *out, const report *r, const report_figures *f) 
     html(out, *times ? "%s " : "%s", times);
 }
 
-/* The lowest validation loss of a variant's first run, and where. */
+/* Writes the lowest validation loss of a variant's first run if it is not the last. */
 static void write_lowest(FILE *out, const report_variant *v) {
     const report_series *s = &v->run[0]->valid;
     const report_point *lowest = NULL, *last = NULL;
@@ -368,7 +365,6 @@ static void write_lowest(FILE *out, const report_variant *v) {
          v->n > 1 ? ", first run," : "", (long long)lowest->step, lowest->loss, last->loss);
 }
 
-/* Of metrics that are recorded of training too. */
 static void caption_training(FILE *out, const report *r) {
     fputs("<b>On the training data</b>: each batch as the model saw it. ", out);
     write_seeds(out, r);
@@ -397,7 +393,7 @@ static void caption_steps(FILE *out) {
         out);
 }
 
-/* The next fingerprint of a split's data, from the place *at on; NULL: there is no more. */
+/* The next fingerprint of a split's data from place *at; NULL: no more. */
 static const char *next_of(const report_run *run, const char *split, size_t *at) {
     const size_t n = strlen(split);
     while (*at < run->data.n) {
@@ -407,7 +403,7 @@ static const char *next_of(const report_run *run, const char *split, size_t *at)
     return NULL;
 }
 
-/* As the recipes of papers that show curves of the test set. */
+/* Whether validation and test data are the same, as in papers with curves of the test set. */
 static bool validates_on_test(const report_run *run) {
     size_t at_valid = 0, at_test = 0;
     for (int n = 0;; n++) {
@@ -442,7 +438,7 @@ static void write_percent(FILE *out, double share) {
     else fprintf(out, "%.*f&nbsp;%%", percent == 0 ? 0 : percent < 1 ? 2 : 1, percent);
 }
 
-/* The largest share of elements without a gradient so far, in any histogram of the variant's run; NAN: not known. */
+/* The largest share of elements without a gradient so far, in any histogram of the variant's run; NAN: unknown. */
 static double most_idle(const report_variant *v) {
     const report_run *run = report_histogram_run(v);
     double most = 0;
@@ -453,7 +449,7 @@ static double most_idle(const report_variant *v) {
     return most;
 }
 
-/* Elements that are left out of the histograms, or should be. */
+/* Writes which elements the histograms leave out. */
 static void write_idle(FILE *out, const report *r) {
     bool known = true, first = true;
     for (int i = 0; i < r->n_variants; i++) known &= !isnan(most_idle(&r->variant[i]));
@@ -495,14 +491,14 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
     write_idle(out, r);
 }
 
-/* AdaMod's bound, not that of another rule. */
+/* Whether the bound is AdaMod's. */
 static bool is_momental(const report_run *run) {
     const char *rule = report_pairs_find(&run->recipe, "optimizer.rule");
     const char *bound = report_pairs_find(&run->recipe, "optimizer.bound");
     return (rule && strcmp(rule, "adamod") == 0) || (bound && strcmp(bound, "momental") == 0);
 }
 
-/* What a bound did: how many elements it acted on, at the first update and at the last. */
+/* Writes on how many elements the bound acted at the first and the last update. */
 static void caption_bounds(FILE *out, const report *r) {
     bool momental = true;
     for (int i = 0; i < r->n_variants; i++)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CLASSES = 16 << 20 }; /* bytes of classes.json: it has pictures */
+enum { MOST_CLASSES = 16 << 20 }; /* bytes of classes.json, which has pictures */
 
 static const char *read_classes(report_run *r, json_input *in) { return report_classes_pull(&r->classes, in); }
 

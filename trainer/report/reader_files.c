@@ -75,7 +75,7 @@ typedef struct line {
     bool ended; /* by a line feed */
 } line;
 
-/* False: there is none, or (n is READER_BYTES) it is too long. */
+/* False: no more lines, or (n is READER_BYTES) the line is too long. */
 static bool next_line(FILE *file, line *l) {
     int c = EOF;
     l->n = 0;
@@ -96,7 +96,7 @@ static int read_each(report_run *r, FILE *file, reader_place *at, line *l, reade
         json_input in = json_input_of(l->text, l->n);
         const char *what = reader(r, &in);
         if (!what && !in.expected) continue;
-        return l->ended ? complain(at, &in, what) : 0; /* else torn: the run goes on, or it crashed in the act */
+        return l->ended ? complain(at, &in, what) : 0; /* else the line is incomplete: the run goes on, or it crashed */
     }
     if (l->n == READER_BYTES) return reader_fail(at, "the line is longer than 1 MiB");
     return ferror(file) ? reader_fail(at, "cannot read") : 0;

@@ -6,10 +6,10 @@
 
 enum {
     MOST_BINS = 1000,
-    NEIGHBOURS = 64 /* histograms that are kept lie at least a 64th of an update's number apart */
+    NEIGHBOURS = 64 /* kept histograms are at least a 64th of the update's number apart */
 };
 
-/* Counts as they stand in a line, without the zeros at both ends. */
+/* The counts of a line, without zeros at both ends. */
 typedef struct counts {
     double count[MOST_BINS];
     int n;
@@ -68,7 +68,7 @@ static bool fits(const histogram_line *l, const counts *c) {
     return c->first >= 0 && c->first == floor(c->first) && c->first + c->n <= l->bins;
 }
 
-/* Takes idle elements out of the others. False: they are no part of them. */
+/* Subtracts idle elements. False: there are more than elements. */
 static bool take_out(counts *from, const counts *idle) {
     for (int i = 0; i < idle->n; i++) {
         const double at = idle->first + i - from->first;
@@ -85,7 +85,7 @@ static double total(const counts *c) {
     return sum;
 }
 
-/* Also leaves idle elements out. */
+/* Also subtracts idle elements. */
 static const char *check_histogram(histogram_line *l) {
     if (!reader_is_step(l->step)) return reader_not_a_step;
     if (!(l->bins >= 1 && l->bins <= MOST_BINS && l->bins == floor(l->bins))) {
@@ -122,7 +122,7 @@ static const char *make_histogram(const histogram_line *l, report_histogram *h) 
     return NULL;
 }
 
-/* The first and the last stay; between them, none that lies too near to the one before. */
+/* Keeps the first and the last, and between them none that is too near to the one before. */
 static const char *add_histogram(report_run *r, const report_histogram *h) {
     const size_t n = r->n_histograms;
     report_histogram *last = n ? &r->histogram[n - 1] : NULL;

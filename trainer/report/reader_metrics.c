@@ -4,16 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_POINTS = 1 << 15 }; /* of a curve; then two become one */
+enum { MOST_POINTS = 1 << 15 }; /* of a curve; longer ones are thinned by half */
 
-/* Which of the run's metrics has the name; -1: none. */
 int reader_find_metric(const report_run *r, const char *name) {
     int i = 0;
     while (i < r->n_metrics && strcmp(r->metric[i].name, name) != 0) i++;
     return i < r->n_metrics ? i : -1;
 }
 
-/* What every task may record; NULL: it is none of that. */
+/* The field of a quantity that every task may record; NULL: another. */
 static double *own_field(const report_run *r, report_point *p, const char *key) {
     const struct {
         const char *name;
@@ -26,7 +25,7 @@ static double *own_field(const report_run *r, report_point *p, const char *key) 
     return NULL;
 }
 
-/* An object's fields; kind may be NULL. Whether there was a step, or what is wrong, is the caller's to see. */
+/* Reads the fields of an object; kind may be NULL. The caller checks step and in->expected. */
 static void pull_point(const report_run *r, json_input *in, char *kind, size_t kind_size, report_point *p,
                        double *step) {
     *p = (report_point){
@@ -34,7 +33,7 @@ static void pull_point(const report_run *r, json_input *in, char *kind, size_t k
     *step = NAN;
     for (int i = 0; i < REPORT_METRICS; i++) p->value[i] = NAN;
     for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
-        char key[2 * READER_NAME]; /* so that one that is cut is no metric's */
+        char key[2 * READER_NAME]; /* longer than any metric's name, so a cut key matches none */
         json_input_key(in, key, sizeof key);
         double *own = own_field(r, p, key);
         const int i = reader_find_metric(r, key);
@@ -50,13 +49,13 @@ static void pull_point(const report_run *r, json_input *in, char *kind, size_t k
     if (reader_is_step(*step)) p->step = (int64_t)*step;
 }
 
-/* x, of the first of two points, becomes that of both. */
+/* Makes x the mean of x and y. */
 static void merge_value(double *x, double y, double weight_x, double weight_y) {
     if (!isfinite(*x)) *x = y;
     else if (isfinite(y)) *x = (weight_x * *x + weight_y * y) / (weight_x + weight_y);
 }
 
-/* The first of two points that follow each other becomes both. What is counted from the start is the second's. */
+/* Merges a point with the next. Values that are counted from the start are those of the second. */
 static void merge(report_point *a, const report_point *b) {
     merge_value(&a->loss, b->loss, a->weight, b->weight);
     merge_value(&a->nll, b->nll, a->weight, b->weight);
@@ -88,10 +87,9 @@ static const char *add_point(report_series *s, const report_point *p) {
 
 static bool is_set(const char *value) { return value && *value && strcmp(value, "0") != 0; }
 
-/* Versions before 0.2, which made no data.json, wrote "test" where there was no test data and they took the validation data.
- * That can be told where
- * the recipe has keys for test data, and all of them are empty; where text is read from files, the key for that file
- * alone counts, since recipes then had the keys of all tasks. */
+/* Whether "test" in the files means test data. Versions before 0.2 (without data.json) also wrote it for validation data if
+ * there were no test data: then all keys for test data are empty. For text files only data.test_source counts, because
+ * recipes had the keys of all tasks. */
 static bool has_test(const report_run *r) {
     bool keys = false, any = false;
     if (r->has_data) return true;
@@ -118,7 +116,7 @@ const char *reader_metrics(report_run *r, json_input *in) {
     if (strcmp(kind, "valid") == 0) return add_point(&r->valid, &p);
     if (strcmp(kind, "test") == 0 && has_test(r)) return add_point(&r->test, &p);
     if (strcmp(kind, "final_valid") == 0 || strcmp(kind, "test") == 0) r->final_valid = p;
-    return *kind ? NULL : "there is no \"kind\""; /* a kind of later versions is none of our business */
+    return *kind ? NULL : "there is no \"kind\""; /* kinds of later versions are ignored */
 }
 
 const char *reader_result(report_run *r, json_input *in) {

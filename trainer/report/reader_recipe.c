@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Recipes as recipe_write makes them, and a little more: nested keys with one value each, plain or in quotes. Reading
- * them here and not with the trainer's schema lets a page show runs of other versions. */
+/* Reads recipes as recipe_write makes them, and a little more: nested keys with one value each, plain or quoted. Without the
+ * trainer's schema, a page can show runs of other versions. */
 
 enum { LEVELS = 8, KEY = 128, VALUE = 2048 };
 
 typedef struct section {
     int indent;
-    size_t length; /* of the path that belongs to it, with its dot */
+    size_t length; /* of its path, with the dot */
 } section;
 
 typedef struct recipe_reader {
@@ -24,7 +24,7 @@ typedef struct recipe_reader {
     char path[KEY];
 } recipe_reader;
 
-/* "value" with YAML's escapes, which are JSON's for all that a recipe holds. */
+/* YAML's escapes in double quotes are read as JSON's, which are the same for all that a recipe holds. */
 static const char *unquote(const char *from, const char *end, char *value) {
     if (*from == '"') {
         json_input in = json_input_of(from, (size_t)(end - from));
@@ -53,7 +53,7 @@ static const char *plain(const char *from, const char *end, char *value) {
     return NULL;
 }
 
-/* Makes path that of a key with so many spaces before it: those of deeper sections end there. */
+/* Sets path to that of a key with this indent. Sections with the same or a larger indent end. */
 static const char *enter_key(recipe_reader *y, int indent, const char *name, size_t n) {
     while (y->depth > 0 && y->level[y->depth - 1].indent >= indent) y->depth--;
     const size_t used = y->depth ? y->level[y->depth - 1].length : 0;

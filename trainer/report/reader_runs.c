@@ -24,7 +24,7 @@ static bool is_run(const char *directory) {
     return is;
 }
 
-/* When the run was started, as text that sorts; "": not known. */
+/* Finds when the run was started, as text that sorts; "": unknown. */
 static void find_start(found *f) {
     report_run r = {.directory = f->path};
     const char *started = reader_value(&r, "machine.json", READER_BYTES, reader_machine) < 0

@@ -39,7 +39,7 @@ static bool add_text(report_sample *s, const char *name, const char *text) {
     return true;
 }
 
-/* Takes the sample over; or not, with a reason. Of NULL and full: there is no need of more. */
+/* Takes ownership of the sample, unless there are enough; or returns what is wrong. */
 static const char *add_sample(report_run *r, int64_t step, report_sample *s) {
     if (r->n_samples && step < r->sample_step) return "the update's number is lower than the one before";
     if (step > r->sample_step) reader_free_samples(r);

@@ -14,7 +14,7 @@ static void expect(json_input *in, const char *what) {
     if (!in->expected) in->expected = what;
 }
 
-/* Letters, digits and '_': names become parts of file names. */
+/* Names are parts of file names: letters, digits and '_'. */
 static bool is_name(const char *text) {
     size_t n = 0;
     while (text[n] == '_' || (text[n] >= '0' && text[n] <= '9') || (text[n] >= 'A' && text[n] <= 'Z') ||
@@ -31,7 +31,7 @@ static void pull_name(json_input *in, char out[READER_NAME]) {
     snprintf(out, READER_NAME, "%s", in->expected ? "" : name);
 }
 
-/* For people, on one line. */
+/* Reads text for people, on one line. */
 static void pull_words(json_input *in, char *out, size_t size) {
     json_input_text(in, out, size);
     text_plain(out);
@@ -59,7 +59,7 @@ static int pull_decimals(json_input *in) {
     return 0;
 }
 
-/* A copy, whose strings are one block with the name first. False: no memory. */
+/* Adds a copy whose strings are one allocation, which begins with the name. False: no memory. */
 static bool add_metric(report_run *r, const metric *m) {
     metric *copy = &r->metric[r->n_metrics];
     char *text = NULL;
@@ -76,8 +76,7 @@ static bool add_metric(report_run *r, const metric *m) {
     return true;
 }
 
-/* What is missing is as plain as can be: the name for people too, no unit, two decimals, no headline. False: no
- * memory. */
+/* Defaults: label and description are the name, no unit, two decimals, no headline. False: no memory. */
 static bool pull_metric(report_run *r, json_input *in) {
     char name[READER_NAME] = "", label[48] = "", about[96] = "", unit[16] = "", signature[128] = "";
     metric m = {.name = name, .label = label, .about = about, .unit = unit, .scale = 1, .decimals = 2};
@@ -147,7 +146,7 @@ int reader_task(report_run *r, const metric *known, int n_known) {
         if (!known[i].headline) continue;
         if (r->n_metrics == REPORT_METRICS) return adamod__refuse("more than %d known metrics", r->n_metrics);
         metric m = known[i];
-        m.signature = NULL; /* today's may be another */
+        m.signature = NULL; /* it may have been another then */
         if (!add_metric(r, &m)) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", r->directory);
     }
     return status < 0 ? -1 : 0;

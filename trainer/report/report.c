@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Of each report: its table and its figures. */
+/* Makes tables and figures of all reports, then the page. */
 static int write_reports(const reports *all, report_table *tables, report_figures *figures, const char *page) {
     for (int i = 0; i < all->n; i++) {
         report_notes(&all->at[i]);
@@ -35,14 +35,14 @@ int report_write(const char *const *runs, int n, const metric *known, int n_know
     return status;
 }
 
-/* Of the terminal; where there is none, what most are at least. */
+/* The width of the terminal; 120 without one. */
 static int terminal_width(void) {
     struct winsize window;
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col) return window.ws_col;
     return 120;
 }
 
-/* Which of the metrics of that name it is: BLEU is many. */
+/* Prints how metrics are computed: there are many kinds of BLEU. */
 static void print_signatures(const report *r) {
     for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
         const metric *m = &r->column[c];
@@ -51,7 +51,7 @@ static void print_signatures(const report *r) {
     }
 }
 
-/* Under the name of its task, if there are several. */
+/* Prints the table, under the name of its task if there are several. */
 static int print_table(const report *r) {
     report_table table = {0};
     if (report_table_make(&table, r)) return -1;

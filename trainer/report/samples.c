@@ -1,5 +1,5 @@
-/* samples.c - what models answered, beside what they were given and what they should have said, with the difference
- * marked: by words, or by characters where those are what the model reads and writes. */
+/* samples.c - answers of models beside input and reference. Differences are marked by words, or by characters if these are the
+ * model's tokens. */
 #include "report/page.h"
 
 #include "support/text.h"
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 20, OPEN = 5, LONGEST = 600 }; /* samples; those that need no click; tokens that are compared */
+enum { SHOWN = 20, OPEN = 5, LONGEST = 600 }; /* most samples; those shown without a click; most tokens compared */
 
 /* ---- Alignment --------------------------------------------------------------------------------------------------- */
 
-/* A text as words or code points. */
+/* The words or code points of a text. */
 typedef struct points {
     text_slice at[LONGEST];
     int n;
@@ -27,7 +27,7 @@ static void split(const char *text, text_unit unit, points *out) {
 
 static bool same(text_slice a, text_slice b) { return a.n == b.n && memcmp(a.bytes, b.bytes, a.n) == 0; }
 
-/* Edit distances of the ends of both texts: row i, column k is that of output[i..] and reference[k..]. */
+/* Edit distances: row i, column k is that of output[i..] and reference[k..]. */
 typedef struct distances {
     unsigned short d[LONGEST + 1][LONGEST + 1];
 } distances;
@@ -35,7 +35,8 @@ typedef struct distances {
 static void measure(const points *a, const points *b, distances *m) {
     for (int i = a->n; i >= 0; i--) {
         for (int k = b->n; k >= 0; k--) {
-            unsigned short best = (unsigned short)(a->n - i + b->n - k); /* at an end: all of the other is left */
+            unsigned short best =
+                (unsigned short)(a->n - i + b->n - k); /* at the end of one text the rest of the other is left */
             if (i < a->n && k < b->n) {
                 const int change = m->d[i + 1][k + 1] + !same(a->at[i], b->at[k]);
                 const int drop = m->d[i + 1][k] + 1, miss = m->d[i][k + 1] + 1;
@@ -54,7 +55,7 @@ static void put(FILE *out, text_slice token) {
     html_text(out, text);
 }
 
-/* Opens and closes the mark around what is wrong, so that neighbours share one; space is what stands before a word. */
+/* Opens and closes the mark around wrong tokens; neighbours share one. space: the separator before a word. */
 static void set_mark(FILE *out, bool *open, bool wrong, const char *space) {
     if (wrong && *open) fputs(space, out);
     if (!wrong && *open) fputs("</mark>", out);
@@ -63,7 +64,7 @@ static void set_mark(FILE *out, bool *open, bool wrong, const char *space) {
     *open = wrong;
 }
 
-/* Along a shortest way from the output to the reference. What the reference has more is a caret that tells it. */
+/* Follows a shortest edit from output to reference. A caret stands for missing tokens and names them. */
 static void write_marked(FILE *out, const points *a, const points *b, const distances *m, text_unit unit) {
     const char *const between = unit == TEXT_WORDS ? " " : "", *space = "";
     bool open = false;
@@ -110,7 +111,7 @@ static void write_output(FILE *out, aligner *a, const char *output, const char *
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-/* The run whose samples stand for a variant: the first that has some. */
+/* The first run of a variant with samples, which stands for it. */
 static const report_run *sample_run(const report_variant *v) {
     for (int i = 0; i < v->n; i++) {
         if (v->run[i]->n_samples) return v->run[i];
@@ -120,7 +121,7 @@ static const report_run *sample_run(const report_variant *v) {
 
 static bool is_output(const char *name) { return strcmp(name, "output") == 0; }
 
-/* Samples of one question have all texts in common but the answer. */
+/* Whether all texts but the answer are equal. */
 static bool same_question(const report_sample *a, const report_sample *b) {
     for (int i = 0; i < a->n; i++) {
         const char *other = report_sample_text(b, a->name[i]);
@@ -136,7 +137,6 @@ static const report_sample *find_sample(const report_run *r, const report_sample
     return NULL;
 }
 
-/* A model of words is marked by words. */
 static text_unit unit_of(const report_run *r) {
     const char *tokens = report_pairs_find(&r->recipe, "data.tokens");
     return tokens && strcmp(tokens, "characters") == 0 ? TEXT_CHARACTERS : TEXT_WORDS;
@@ -173,8 +173,8 @@ static void write_table(FILE *out, const report *r, const report_run *first, siz
     fputs("</table></div>\n", out);
 }
 
-/* "Sentences of the test data, as each variant’s first run answers them after update 900." Or, of prompts that no one
- * answer belongs to, "How each variant’s first run goes on from some prompts of the test data, after update 900." */
+/* Writes "Sentences of the test data, as each variant’s first run answers them after update 900." For prompts without a
+ * reference: "How each variant’s first run goes on from some prompts of the test data, after update 900." */
 static void write_introduction(FILE *out, const report *r, const report_run *first) {
     const bool reference = first->n_samples && report_sample_text(&first->sample[0], "reference");
     const bool prompts = first->n_samples && !reference && report_sample_text(&first->sample[0], "prompt");

@@ -1,11 +1,10 @@
-/* settings.c - what the runs were made with: how the variants differ, recipes, machines, and the commands that make
- * them again. */
+/* settings.c - differences of the variants, recipes, machines, and the commands that repeat the runs. */
 #include "report/page.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* What the runs of a variant differ in by nature. */
+/* Whether a key differs between the runs of a variant in any case. */
 static bool is_own(const char *key) { return strcmp(key, "name") == 0 || strcmp(key, "train.seed") == 0; }
 
 const char *page_common(const report *r, const char *key) {
@@ -19,8 +18,7 @@ const char *page_common(const report *r, const char *key) {
 
 /* ---- Differences ------------------------------------------------------------------------------------------------- */
 
-/* Calls back for every key that some recipe has and some has not, or has with another value; in the order in which
- * recipes have them. */
+/* Calls write for every key that not all recipes have with the same value, in the order of the recipes. Returns their number. */
 typedef void key_writer(FILE *out, const report *r, const char *key, int variant);
 
 static bool seen_before(const report *r, int run, size_t index) {
@@ -46,7 +44,7 @@ static int each_difference(FILE *out, const report *r, key_writer *write, int va
     return n;
 }
 
-/* A variant's value; "a / b" where its runs have several. */
+/* Writes a variant's value, or "a / b" if its runs differ. */
 static void write_values(FILE *out, const report_variant *v, const char *key) {
     for (int i = 0; i < v->n; i++) {
         const char *value = report_pairs_find(&v->run[i]->recipe, key);
@@ -78,7 +76,7 @@ static void write_key(FILE *out, const report *r, const char *key, int unused) {
     html(out, "<th scope=\"col\"><code>%s</code></th>", key);
 }
 
-/* A row for each key; or for each of many variants. */
+/* Has a row for each key, or if there are many variants, for each variant. */
 static void write_differences(FILE *out, const report *r) {
     const bool turned = report_is_crowded(r);
     fputs("<p>The recipes differ in these keys alone:</p>\n"
@@ -109,7 +107,7 @@ void page_settings(FILE *out, const report *r) {
 
 /* ---- Machines ---------------------------------------------------------------------------------------------------- */
 
-/* All but when it was started, which no two have in common. */
+/* Ignores the time of the start. */
 static bool same_machine(const report_pairs *a, const report_pairs *b) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++) {
@@ -157,7 +155,7 @@ void page_machines(FILE *out, const report *r) {
 
 /* ---- Commands ---------------------------------------------------------------------------------------------------- */
 
-/* A word of a shell's command line. */
+/* Writes a word of a shell command, quoted if needed. */
 static void write_word(FILE *out, const char *word) {
     bool plain = *word != '\0';
     for (const char *c = word; *c; c++) plain &= isalnum((unsigned char)*c) || strchr("._-/=,:+@%", *c);
@@ -185,7 +183,7 @@ static void write_set(FILE *out, const char *key, const char *value) {
     write_word(out, text);
 }
 
-/* What turns the first run's recipe into this one's; an empty value takes an option away. */
+/* Writes the options that turn the first run's recipe into this one; an empty value removes an option. */
 static void write_sets(FILE *out, const report_pairs *first, const report_pairs *own) {
     for (size_t i = 0; i < own->n; i++) {
         const char *base = report_pairs_find(first, own->at[i].key);

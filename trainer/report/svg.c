@@ -1,6 +1,5 @@
-/* svg.c - gnuplot's SVG for the page: without what HTML has no use for, text and axes in the colour of the page's text,
- * and the colours of variants by name, so that one style serves light and dark. Only elements and attributes that are
- * listed here pass. */
+/* svg.c - adapts gnuplot's SVG to the page: text and axes in the page's text colour, variants by names of colours, so that one
+ * style serves light and dark pages. Only the elements and attributes listed here remain. */
 #include "report/figures.h"
 
 #include "core/buffer.h"
@@ -12,7 +11,7 @@
 
 static bool is(text_slice p, const char *word) { return p.n == strlen(word) && memcmp(p.bytes, word, p.n) == 0; }
 
-/* Whether it is one of the words of a list that spaces separate. */
+/* Whether p is a word of a list with spaces between words. */
 static bool is_one_of(text_slice p, const char *list) {
     for (const char *at = list; *at; at += strcspn(at, " "), at += strspn(at, " ")) {
         if (strcspn(at, " ") == p.n && memcmp(at, p.bytes, p.n) == 0) return true;
@@ -22,7 +21,7 @@ static bool is_one_of(text_slice p, const char *list) {
 
 /* ---- Colours ----------------------------------------------------------------------------------------------------- */
 
-/* "rgb( 0, 114, 178)" or "black", as the page should have it. */
+/* Translates "rgb( 0, 114, 178)" or "black" into a colour of the page. */
 static void add_colour(adamod__buffer *out, text_slice value, int variants) {
     char text[40], name[24];
     unsigned r, g, b;
@@ -76,7 +75,7 @@ static void add_attributes(adamod__buffer *out, const char *at, const char *end,
     text_slice name, value;
     while (next_attribute(&at, end, &name, &value)) {
         if (!is_one_of(name, attributes) || memchr(value.bytes, '"', value.n)) continue;
-        /* gnuplot sets the colour of every group to black, which would hide the page's */
+        /* gnuplot makes every group black, which would hide the page's colour */
         if (is(name, "color") && (is(value, "black") || is(value, "white"))) continue;
         adamod__buffer_format(out, " %.*s=\"", (int)name.n, name.bytes);
         if (is_colour(name)) add_colour(out, value, variants);
@@ -93,11 +92,11 @@ typedef struct filter {
     adamod__buffer out;
     int variants;
     const report_drawing *d;
-    size_t opened[DEEPEST], inside[DEEPEST]; /* where each open group begins, and its content */
+    size_t opened[DEEPEST], inside[DEEPEST]; /* where each open group and its content begin */
     int depth;
 } filter;
 
-/* A group that nothing was drawn in goes again: gnuplot makes hundreds. */
+/* Removes an empty group: gnuplot makes hundreds. */
 static bool close_group(filter *f) {
     if (f->depth == 0) return false;
     f->depth--;
@@ -106,7 +105,7 @@ static bool close_group(filter *f) {
     return false;
 }
 
-/* gnuplot numbers its plots from 1 on, in the order of the script. */
+/* gnuplot numbers plots from 1 in the order of the script. */
 static void add_plot(filter *f, const char *at, const char *end) {
     text_slice name, value;
     while (next_attribute(&at, end, &name, &value)) {
@@ -121,7 +120,7 @@ static void add_plot(filter *f, const char *at, const char *end) {
 }
 
 static void open_tag(filter *f, text_slice name, const char *end) {
-    /* All marks are dots, which gnuplot would take from definitions whose names clash with those of other figures. */
+    /* All marks are dots. gnuplot's definitions of them have the same names in all figures, so circles replace them. */
     const bool mark = is(name, "use"), closed = end[-1] == '/';
     const size_t before = f->out.n;
     adamod__buffer_text(&f->out, "<");
@@ -138,7 +137,7 @@ static void open_tag(filter *f, text_slice name, const char *end) {
     f->depth++;
 }
 
-/* One tag, from its '<'; where to go on, or NULL. */
+/* Copies the tag at '<'; returns the place after it, or NULL. */
 static const char *take_tag(filter *f, const char *at, const char *end) {
     const char *close = memchr(at, '>', (size_t)(end - at));
     if (!close) return NULL;
@@ -161,7 +160,7 @@ static const char *take_tag(filter *f, const char *at, const char *end) {
     return close + 1;
 }
 
-/* What is between tags: white space between shapes goes, text stays; gnuplot has escaped it. */
+/* Copies text between tags, which gnuplot has escaped, but not white space. */
 static const char *take_text(filter *f, const char *at, const char *end) {
     const char *next = memchr(at, '<', (size_t)(end - at));
     if (!next) next = end;
@@ -191,7 +190,7 @@ char *report_svg_inline(const char *svg, size_t n, const report_drawing *d, int 
     const char *end = svg + n, *at = strstr(svg, "<svg"), *view = at ? strstr(at, "viewBox=\"") : NULL;
     double box[4];
     if (!view || sscanf(view, "viewBox=\"%lf %lf %lf %lf\"", &box[0], &box[1], &box[2], &box[3]) != 4) return NULL;
-    /* Side by side while each has four fifths of its size, never much larger than it was made for. */
+    /* Figures stand side by side down to four fifths of their size, and do not grow much. */
     adamod__buffer_format(&f.out, "<svg viewBox=\"%g %g %g %g\" style=\"flex:1 1 %.0fpx;max-width:%.0fpx", box[0],
                           box[1], box[2], box[3], 0.8 * box[2], 1.05 * box[2]);
     if (d->least_width) adamod__buffer_format(&f.out, ";min-width:%dpx", d->least_width);

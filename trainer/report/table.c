@@ -29,7 +29,7 @@ void report_table_free(report_table *t) {
 
 /* ---- Cells ------------------------------------------------------------------------------------------------------- */
 
-/* 12345 as "12,345". */
+/* Writes 12345 as "12,345". */
 static void print_whole(double x, char *out, size_t size) {
     char digits[32];
     snprintf(digits, sizeof digits, "%.0f", x);
@@ -48,7 +48,7 @@ void report_number(double x, int digits, char *out, size_t size) {
     else snprintf(out, size, "%s", metric_number(x, digits, number));
 }
 
-/* "median (mean ± std)", as the paper has it; one number where there is one run, or all runs have the same. */
+/* Writes "median (mean ± std)", as in the paper; one number for one run, or for equal whole numbers. */
 static void print_spread(const report_spread *s, int digits, double unit, char *out, size_t size) {
     char median[28], mean[28], std[28];
     if (s->n == 0) {
@@ -62,7 +62,7 @@ static void print_spread(const report_spread *s, int digits, double unit, char *
     else snprintf(out, size, "%s (%s ± %s)", median, mean, std);
 }
 
-/* "3", or with what became of those that did not finish: "3 (1 diverged)". The numbers are those of the others. */
+/* Writes the number of runs, with those that did not finish: "3 (1 diverged)". */
 static void print_runs(const report_variant *v, char *out, size_t size) {
     static const char *const words[REPORT_FATES] = {"", "unfinished", "interrupted", "diverged"};
     size_t used = (size_t)snprintf(out, size, "%d", v->n);
@@ -79,7 +79,8 @@ static void print_runs(const report_variant *v, char *out, size_t size) {
 static void print_name(const char *name, char *out, size_t size) {
     snprintf(out, size, "%s", name);
     size_t n = strlen(out);
-    while (n && strlen(name) > n && ((unsigned char)name[n] & 0xc0) == 0x80) out[--n] = '\0'; /* half a code point */
+    while (n && strlen(name) > n && ((unsigned char)name[n] & 0xc0) == 0x80)
+        out[--n] = '\0'; /* removes half a code point */
 }
 
 void report_column_head(const report *r, int column, const char *time_unit, char *out, size_t size) {
@@ -98,7 +99,7 @@ static void fill(report_table *t, const report *r, double unit, const char *unit
         const int c = t->of[k];
         if (c < 0) snprintf(head, CELL, "%s", k ? "runs" : "variant");
         else report_column_head(r, c, unit_name, head, CELL);
-        text_plain(head); /* which may be cut */
+        text_plain(head); /* it may be cut */
         for (int i = 0; i < r->n_variants; i++) {
             const report_variant *v = &r->variant[i];
             char *cell = cell_at(t, i + 1, k);
@@ -109,11 +110,11 @@ static void fill(report_table *t, const report *r, double unit, const char *unit
     }
 }
 
-/* Leaves out columns without a number, and that of runs where there is one of each and all finished. */
+/* Leaves out columns without a number, and the number of runs if every variant has one finished run. */
 static void choose_columns(report_table *t, const report *r) {
     static const struct {
         int first, end;
-    } spans[] = {{REPORT_FIRST_METRIC, REPORT_UPDATES}, /* results first, of the test data before others */
+    } spans[] = {{REPORT_FIRST_METRIC, REPORT_UPDATES}, /* test results first */
                  {REPORT_VALID, REPORT_VALID + 1},
                  {REPORT_LOSS, REPORT_LOSS + 1},
                  {REPORT_UPDATES, REPORT_COLUMNS}};
@@ -143,7 +144,7 @@ int report_table_make(report_table *out, const report *r) {
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
-/* Columns that a terminal gives a code point: none to combining marks, two to what East Asian type makes wide. */
+/* The width of a code point on a terminal: 0 for combining marks, 2 for wide East Asian characters. */
 static int code_width(unsigned code) {
     static const struct {
         unsigned first, last;
@@ -195,7 +196,7 @@ static bool fits(const report_table *t, int width) {
     return table_width(t, false) <= width || table_width(t, true) <= width;
 }
 
-/* "median (mean ± std)" becomes "median". Whether there was one. */
+/* Cuts "median (mean ± std)" to "median". Returns whether there was one. */
 static bool cut_spreads(report_table *t) {
     bool any = false;
     for (int i = 1; i < t->rows; i++) {
@@ -208,7 +209,7 @@ static bool cut_spreads(report_table *t) {
     return any;
 }
 
-/* A variant in each row; or where that is too wide for the terminal, and the other way is less so, in each column. */
+/* Prints a variant in each row; in each column if rows are too wide and columns are narrower. */
 void report_table_print(report_table *t, FILE *out, int width, bool may_cut) {
     const bool cut = may_cut && !fits(t, width) && cut_spreads(t);
     const bool turn = table_width(t, false) > width && table_width(t, true) < table_width(t, false);
