@@ -1,29 +1,18 @@
 /* picture.c - small pictures in the page as PNG in data URIs, not compressed: they have a few kilobytes. */
 #include "report/page.h"
 
-#include "support/base64.h"
+#include "core/buffer.h"
 #include "core/crc32.h"
+#include "support/base64.h"
 
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { STORED = 65535 }; /* most bytes of a stored block of deflate */
 
-typedef struct bytes {
-    unsigned char *at;
-    size_t n;
-} bytes;
-
-static void add(bytes *b, const void *from, size_t n) {
-    memcpy(b->at + b->n, from, n);
-    b->n += n;
-}
-
-static void add_u32(bytes *b, uint32_t x) {
+static void add_u32(adamod__buffer *b, uint32_t x) {
     const unsigned char big[4] = {(unsigned char)(x >> 24), (unsigned char)(x >> 16), (unsigned char)(x >> 8),
                                   (unsigned char)x};
-    add(b, big, sizeof big);
+    adamod__buffer_add(b, big, sizeof big);
 }
 
 static uint32_t adler32(const unsigned char *x, size_t n) {
@@ -35,58 +24,58 @@ static uint32_t adler32(const unsigned char *x, size_t n) {
     return b << 16 | a;
 }
 
-static size_t zlib_size(size_t n) { return 2 + n + 5 * ((n + STORED - 1) / STORED) + 4; }
-
-static void add_zlib(bytes *b, const unsigned char *x, size_t n) {
-    add(b, "\x78\x01", 2);
+static void add_zlib(adamod__buffer *b, const unsigned char *x, size_t n) {
+    adamod__buffer_add(b, "\x78\x01", 2);
     for (size_t at = 0; at < n; at += STORED) {
         const unsigned m = (unsigned)(n - at < STORED ? n - at : STORED);
         const unsigned char head[5] = {at + m == n, (unsigned char)m, (unsigned char)(m >> 8), (unsigned char)~m,
                                        (unsigned char)(~m >> 8)};
-        add(b, head, sizeof head);
-        add(b, x + at, m);
+        adamod__buffer_add(b, head, sizeof head);
+        adamod__buffer_add(b, x + at, m);
     }
     add_u32(b, adler32(x, n));
 }
 
 /* A chunk is its length, its name, its content, and a checksum of name and content. */
-static size_t begin_chunk(bytes *b, const char *name, size_t n) {
-    add_u32(b, (uint32_t)n);
-    add(b, name, 4);
-    return b->n - 4;
+static void add_chunk(adamod__buffer *b, const char *name, const adamod__buffer *content) {
+    add_u32(b, (uint32_t)content->n);
+    adamod__buffer_add(b, name, 4);
+    adamod__buffer_add(b, content->text, content->n);
+    add_u32(b, adamod__crc32(adamod__crc32(0, name, 4), content->text, content->n));
 }
 
-static void end_chunk(bytes *b, size_t from) { add_u32(b, adamod__crc32(0, b->at + from, b->n - from)); }
-
-/* rows: for each row a byte 0 (no filter), then the pixels. */
-static void add_png(bytes *b, const unsigned char *rows, int height, int width, int channels) {
-    const size_t n = (size_t)height * (1 + (size_t)width * (size_t)channels);
+static void add_png(adamod__buffer *b, const unsigned char *pixels, int height, int width, int channels) {
     const unsigned char kind[5] = {8, channels == 3 ? 2 : 0, 0, 0, 0};
-    add(b, "\x89PNG\r\n\x1a\n", 8);
-    size_t chunk = begin_chunk(b, "IHDR", 13);
-    add_u32(b, (uint32_t)width);
-    add_u32(b, (uint32_t)height);
-    add(b, kind, sizeof kind);
-    end_chunk(b, chunk);
-    chunk = begin_chunk(b, "IDAT", zlib_size(n));
-    add_zlib(b, rows, n);
-    end_chunk(b, chunk);
-    chunk = begin_chunk(b, "IEND", 0);
-    end_chunk(b, chunk);
+    adamod__buffer head = {0}, rows = {0}, data = {0}, nothing = {0};
+    const size_t row = (size_t)width * (size_t)channels;
+    add_u32(&head, (uint32_t)width);
+    add_u32(&head, (uint32_t)height);
+    adamod__buffer_add(&head, kind, sizeof kind);
+    for (int i = 0; i < height; i++) {
+        adamod__buffer_add(&rows, "", 1); /* no filter */
+        adamod__buffer_add(&rows, pixels + (size_t)i * row, row);
+    }
+    if (!rows.failed) add_zlib(&data, (const unsigned char *)rows.text, rows.n);
+    adamod__buffer_add(b, "\x89PNG\r\n\x1a\n", 8);
+    b->failed |= head.failed || rows.failed || data.failed;
+    if (!b->failed) {
+        add_chunk(b, "IHDR", &head);
+        add_chunk(b, "IDAT", &data);
+        add_chunk(b, "IEND", &nothing);
+    }
+    adamod__buffer_free(&head);
+    adamod__buffer_free(&rows);
+    adamod__buffer_free(&data);
 }
 
 void html_picture(FILE *out, const unsigned char *pixels, int height, int width, int channels) {
-    const size_t row = (size_t)width * (size_t)channels, n = (size_t)height * (row + 1), all = zlib_size(n) + 57;
-    bytes png = {.at = malloc(all)};
-    unsigned char *rows = calloc(n, 1);
-    char *text = malloc(base64_length(all) + 1);
-    if (png.at && rows && text) {
-        for (int i = 0; i < height; i++) memcpy(rows + (size_t)i * (row + 1) + 1, pixels + (size_t)i * row, row);
-        add_png(&png, rows, height, width, channels);
-        base64_encode(png.at, png.n, text);
+    adamod__buffer png = {0};
+    add_png(&png, pixels, height, width, channels);
+    char *text = png.failed ? NULL : malloc(base64_length(png.n) + 1);
+    if (text) {
+        base64_encode(png.text, png.n, text);
         fprintf(out, "data:image/png;base64,%s", text);
     }
-    free(png.at);
-    free(rows);
     free(text);
+    adamod__buffer_free(&png);
 }

@@ -52,32 +52,19 @@ static void write_confusion(json *j, const class_details *c) {
 
 /* ---- little pictures ---- */
 
-enum { MOST_SIDE = 128 }; /* of a picture in the file */
+enum { MOST_SIDE = 128, MOST_BYTES = MOST_SIDE * MOST_SIDE * 3 };
 
 typedef struct little {
     int side;
-    size_t bytes;
-    uint8_t *scaled; /* [side, side, 3]; NULL: pictures are small already */
-    char *text;      /* base64 */
+    uint8_t scaled[MOST_BYTES]; /* [side, side, 3], of larger pictures */
+    char text[MOST_BYTES / 3 * 4 + 1];
 } little;
-
-static bool little_make(little *out, int size) {
-    *out = (little){.side = size < MOST_SIDE ? size : MOST_SIDE};
-    out->bytes = (size_t)out->side * (size_t)out->side * 3;
-    out->text = malloc(base64_length(out->bytes) + 1);
-    if (size > MOST_SIDE) out->scaled = malloc(out->bytes);
-    return out->text && (out->scaled || size <= MOST_SIDE);
-}
-
-static void little_free(little *l) {
-    free(l->scaled);
-    free(l->text);
-}
 
 static int little_encode(little *l, const pictures *p, int64_t place) {
     uint8_t *pixels = p->bytes + (size_t)place * pictures_bytes(p);
-    if (l->scaled && image_square(&(image){p->size, p->size, pixels}, l->side, l->scaled)) return -1;
-    base64_encode(l->scaled ? l->scaled : pixels, l->bytes, l->text);
+    const bool large = p->size > MOST_SIDE;
+    if (large && image_square(&(image){p->size, p->size, pixels}, l->side, l->scaled)) return -1;
+    base64_encode(large ? l->scaled : pixels, (size_t)l->side * (size_t)l->side * 3, l->text);
     return 0;
 }
 
@@ -104,8 +91,10 @@ static int write_mistake(json *j, const class_mistake *m, const pictures *p, lit
 
 int class_details_write(const class_details *c, const pictures *p, int64_t step, const char *split, const char *path) {
     if (!c->confusion) return 0;
-    little shown;
-    int status = little_make(&shown, p->size) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
+    little *shown = malloc(sizeof *shown);
+    if (!shown) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
+    shown->side = p->size < MOST_SIDE ? p->size : MOST_SIDE;
+    int status = 0;
     json j = {0};
     json_open(&j, '{');
     integer_pair(&j, "step", step);
@@ -115,16 +104,16 @@ int class_details_write(const class_details *c, const pictures *p, int64_t step,
     for (int i = 0; i < c->classes; i++) json_string(&j, p->classes.name[i]);
     json_close(&j, ']');
     write_confusion(&j, c);
-    write_picture(&j, &shown);
+    write_picture(&j, shown);
     json_key(&j, "mistakes");
     json_open(&j, '[');
-    for (int i = 0; !status && i < c->mistakes; i++) status = write_mistake(&j, &c->mistake[i], p, &shown);
+    for (int i = 0; !status && i < c->mistakes; i++) status = write_mistake(&j, &c->mistake[i], p, shown);
     json_close(&j, ']');
     json_close(&j, '}');
     json_end_line(&j);
     if (!status && j.failed) status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     if (!status) status = text_write(path, (text_slice){j.text, j.n});
     json_free(&j);
-    little_free(&shown);
+    free(shown);
     return status;
 }

@@ -41,6 +41,8 @@ struct decoder {
     /* copies of the states' rows */
     nn_beam_rows rows;
     int32_t (*hypotheses)[2], (*ranges)[2];
+    void *memory[12]; /* of all arrays here */
+    int n_memory;
     int64_t *moves[3]; /* places from and to; numbers of rows */
 };
 
@@ -56,25 +58,25 @@ int decode_sentences(const nn_params *params, const transformer_config *c, int b
     return n / FEWEST * FEWEST;
 }
 
-static bool allocate(decoder *d) {
+static void *allocate(decoder *d, size_t n, size_t size) { return d->memory[d->n_memory++] = calloc(n, size); }
+
+static bool allocate_all(decoder *d) {
     const size_t n = (size_t)d->o.sentences, hypotheses = n * (size_t)d->o.beam,
                  words = (size_t)nn_beam_words(&d->beam);
-    d->sentence = calloc(n, sizeof *d->sentence);
-    d->live = calloc(n, sizeof *d->live);
-    d->found = calloc(n * words, sizeof *d->found);
-    d->rows.search = calloc(n * words, sizeof *d->rows.search);
-    d->rows.ids = calloc(hypotheses, sizeof *d->rows.ids);
-    d->rows.positions = calloc(hypotheses, sizeof *d->rows.positions);
-    d->rows.paths = calloc(hypotheses * (size_t)d->o.max_length, sizeof *d->rows.paths);
-    d->hypotheses = calloc(n, sizeof *d->hypotheses);
-    d->ranges = calloc(n, sizeof *d->ranges);
-    bool done = d->sentence && d->live && d->found && d->rows.search && d->rows.ids && d->rows.positions &&
-                d->rows.paths && d->hypotheses && d->ranges;
-    for (int k = 0; k < 3; k++) {
-        d->moves[k] = calloc(n, sizeof *d->moves[k]);
-        done = done && d->moves[k];
+    d->sentence = allocate(d, n, sizeof *d->sentence);
+    d->live = allocate(d, n, sizeof *d->live);
+    d->found = allocate(d, n * words, sizeof *d->found);
+    d->rows.search = allocate(d, n * words, sizeof *d->rows.search);
+    d->rows.ids = allocate(d, hypotheses, sizeof *d->rows.ids);
+    d->rows.positions = allocate(d, hypotheses, sizeof *d->rows.positions);
+    d->rows.paths = allocate(d, hypotheses * (size_t)d->o.max_length, sizeof *d->rows.paths);
+    d->hypotheses = allocate(d, n, sizeof *d->hypotheses);
+    d->ranges = allocate(d, n, sizeof *d->ranges);
+    for (int k = 0; k < 3; k++) d->moves[k] = allocate(d, n, sizeof *d->moves[k]);
+    for (int i = 0; i < d->n_memory; i++) {
+        if (!d->memory[i]) return false;
     }
-    return done;
+    return true;
 }
 
 /* Sets the sizes of the stages; plans are made on first use. */
@@ -88,17 +90,22 @@ static void list_stages(decoder *d) {
     }
 }
 
+static adamod_status make_graph(decoder *d, nn_graph **graph) {
+    nn_graph_free(*graph);
+    *graph = nn_graph_create(d->params);
+    return *graph ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
+}
+
+static nn_plan_options plan_options(const decoder *d) {
+    return (nn_plan_options){.backend = d->o.backend, .loss = -1, .pool = d->o.pool, .constant = d->o.constant};
+}
+
 static adamod_status make_step(decoder *d, stage *s) {
     if (s->step) return ADAMOD_OK;
     const transformer_step_sizes sizes = {d->o.src_tokens, s->sentences, d->o.sentences};
-    const nn_plan_options options = {.backend = d->o.backend,
-                                     .loss = -1,
-                                     .pool = d->o.pool,
-                                     .constant = d->o.constant,
-                                     .states = s == d->stages ? NULL : d->stages[0].step};
-    nn_graph_free(s->step_graph);
-    s->step_graph = nn_graph_create(d->params);
-    if (!s->step_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
+    nn_plan_options options = plan_options(d);
+    if (s != d->stages) options.states = d->stages[0].step;
+    ADAMOD__TRY(make_graph(d, &s->step_graph));
     transformer_step(s->step_graph, &d->config, &sizes, &d->beam, &s->step_symbols);
     return nn_plan_create(&s->step, s->step_graph, &options);
 }
@@ -106,10 +113,8 @@ static adamod_status make_step(decoder *d, stage *s) {
 static adamod_status make_encoder(decoder *d, stage *s) {
     if (s->encoder) return ADAMOD_OK;
     const transformer_sizes sizes = {s->src_tokens, 1, s->sentences};
-    const nn_plan_options options = {.backend = d->o.backend, .loss = -1, .pool = d->o.pool, .constant = d->o.constant};
-    nn_graph_free(s->encoder_graph);
-    s->encoder_graph = nn_graph_create(d->params);
-    if (!s->encoder_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
+    const nn_plan_options options = plan_options(d);
+    ADAMOD__TRY(make_graph(d, &s->encoder_graph));
     transformer_encoder(s->encoder_graph, &d->config, &sizes, &s->encoder_symbols);
     return nn_plan_create(&s->encoder, s->encoder_graph, &options);
 }
@@ -131,7 +136,7 @@ adamod_status decoder_create(decoder **out, nn_params *params, const transformer
     d->params = params;
     d->on_device = is_on_device(params);
     adamod_status status = ADAMOD_OK;
-    if (!allocate(d)) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d searches", o->sentences);
+    if (!allocate_all(d)) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d searches", o->sentences);
     list_stages(d);
     if (!status) status = make_encoder(d, &d->stages[0]);
     if (!status) status = make_step(d, &d->stages[0]);
@@ -151,16 +156,7 @@ void decoder_free(decoder *d) {
         nn_graph_free(d->stages[i].encoder_graph);
         nn_graph_free(d->stages[i].step_graph);
     }
-    free(d->sentence);
-    free(d->live);
-    free(d->found);
-    free(d->rows.search);
-    free(d->rows.ids);
-    free(d->rows.positions);
-    free(d->rows.paths);
-    free(d->hypotheses);
-    free(d->ranges);
-    for (int k = 0; k < 3; k++) free(d->moves[k]);
+    for (int i = 0; i < d->n_memory; i++) free(d->memory[i]);
     free(d);
 }
 
@@ -217,9 +213,8 @@ static adamod_status encode(decoder *d, int n, const int32_t *src, const int32_t
                             (long long)rows, d->o.sentences, (long long)d->o.src_tokens);
     }
     stage *s = &d->stages[d->now];
-    adamod_status status = make_encoder(d, s);
-    if (!status) status = make_step(d, s);
-    if (status) return status;
+    ADAMOD__TRY(make_encoder(d, s));
+    ADAMOD__TRY(make_step(d, s));
     nn_plan_set_rows(s->encoder, s->encoder_symbols.src, rows);
     nn_plan_set_rows(s->encoder, s->encoder_symbols.sentences, n);
     nn_plan_set_rows(s->step, s->step_symbols.src, rows);
@@ -320,9 +315,8 @@ static bool some_leave(const decoder *d, int going) {
 static adamod_status leave(decoder *d, int going) {
     const int next = stage_for(d, going, 0);
     const int64_t src = nn_plan_rows(d->stages[d->now].step, d->stages[d->now].step_symbols.src);
-    adamod_status status = make_step(d, &d->stages[next]);
-    if (!status) status = collect(d);
-    if (status) return status;
+    ADAMOD__TRY(make_step(d, &d->stages[next]));
+    ADAMOD__TRY(collect(d));
     move_up(d, going);
     d->now = next;
     nn_plan_set_rows(d->stages[next].step, d->stages[next].step_symbols.src, src);
@@ -350,10 +344,9 @@ static adamod_status search(decoder *d) {
 
 adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (*ranges)[2], decode_result *results) {
     static const int32_t nothing[1];
-    adamod_status status = encode(d, n, src, ranges);
-    if (status) return status;
+    ADAMOD__TRY(encode(d, n, src, ranges));
     begin(d, n, ranges);
-    status = search(d);
+    const adamod_status status = search(d);
     for (int i = 0; !status && results && i < n; i++) {
         if (!decoder_result(d, i, 0, &results[i])) results[i] = (decode_result){.tokens = nothing};
     }

@@ -357,14 +357,15 @@ static int best_of(const float *logits, int n, double *probability) {
     return best;
 }
 
-static int run_places(images_graph *x, const images *s, const int32_t *place, int64_t n) {
+/* Runs the graph for n pictures without augmentation. place and labels NULL: those from `first` on, without a class. */
+static int run_places(const images_graph *x, const int32_t *place, int64_t first, int64_t n, const int32_t *labels) {
     int32_t *places = nn_plan_data(x->plan, "places"), *draws = nn_plan_data(x->plan, "draws");
     int32_t *targets = nn_plan_data(x->plan, "targets");
     nn_plan_set_rows(x->plan, x->rows, n);
     for (int64_t i = 0; i < n; i++) {
-        places[i] = place[i];
+        places[i] = place ? place[first + i] : (int32_t)(first + i);
         draws[i] = 0;
-        targets[i] = s->all.labels[place[i]];
+        targets[i] = labels ? labels[places[i]] : 0;
     }
     nn_plan_forward(x->plan);
     return nn_plan_wait(x->plan);
@@ -394,7 +395,7 @@ static int judge_pictures(experiment *e, task_split split, int64_t n, const judg
         const int32_t *place = s->place[split] + at;
         const int64_t rows = n - at < batch ? n - at : batch;
         if (!experiment_is_mine(e, at / batch)) continue;
-        if (run_places(&s->scoring, s, place, rows)) return -1;
+        if (run_places(&s->scoring, s->place[split], at, rows, s->all.labels)) return -1;
         j->loss[at / batch] = (double)*(const float *)nn_plan_data(s->scoring.plan, "loss");
         judge_batch(s, place, at, rows, j);
         experiment_progress(e, "images", at + rows, n);
@@ -478,13 +479,7 @@ int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probab
     int failed = open_graph(e, &x, batch, n, bytes);
     for (int64_t at = 0; !failed && at < n; at += batch) {
         const int64_t rows = n - at < batch ? n - at : batch;
-        int32_t *places = nn_plan_data(x.plan, "places");
-        nn_plan_set_rows(x.plan, x.rows, rows);
-        memset(nn_plan_data(x.plan, "targets"), 0, (size_t)rows * sizeof(int32_t));
-        memset(nn_plan_data(x.plan, "draws"), 0, (size_t)rows * sizeof(int32_t));
-        for (int64_t i = 0; i < rows; i++) places[i] = (int32_t)(at + i);
-        nn_plan_forward(x.plan);
-        failed = nn_plan_wait(x.plan);
+        failed = run_places(&x, NULL, at, rows, NULL);
         const float *logits = nn_plan_data(x.plan, "logits");
         for (int64_t i = 0; !failed && i < rows; i++)
             to_probabilities(logits + i * classes, classes, probabilities + (at + i) * classes);
