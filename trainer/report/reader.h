@@ -43,13 +43,6 @@ typedef struct report_histogram {
     float *eta, *effective; /* one block */
 } report_histogram;
 
-/* Texts by the task's names: "output" is the model's answer, "reference" the right one; others are the input. */
-enum { REPORT_TEXTS = 6 };
-typedef struct report_sample {
-    int n;
-    char *name[REPORT_TEXTS], *text[REPORT_TEXTS];
-} report_sample;
-
 /* "optimizer.beta3" and "0.999"; in the order of the file. */
 typedef struct report_pair {
     char *key, *value;
@@ -60,7 +53,8 @@ typedef struct report_pairs {
     size_t n, room;
 } report_pairs;
 
-enum { REPORT_MACHINES = 16 };
+/* A sample is texts by the task's names: "output" is the model's answer, "reference" the right one; others are the input. */
+enum { REPORT_MACHINES = 16, REPORT_TEXTS = 6 };
 
 typedef struct report_run {
     char *directory;
@@ -89,7 +83,7 @@ typedef struct report_run {
     report_series train, valid, test; /* valid, test: during training */
     report_histogram *histogram;
     size_t n_histograms, histogram_room;
-    report_sample *sample; /* of the last update with samples */
+    report_pairs *sample; /* of the last update with samples: see REPORT_TEXTS */
     size_t n_samples, sample_room;
     int64_t sample_step;
     report_classes classes;
@@ -106,9 +100,6 @@ typedef struct report_run {
 /* A run that could not be read needs no report_run_free. known: metrics for runs without task.json; only headlines count. */
 int report_run_read(report_run *out, const char *directory, const metric *known, int n_known);
 void report_run_free(report_run *r);
-
-/* NULL: no such text. */
-const char *report_sample_text(const report_sample *s, const char *name);
 
 /* NULL: no such key. */
 const char *report_pairs_find(const report_pairs *pairs, const char *key);

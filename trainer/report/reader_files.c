@@ -24,9 +24,10 @@ int reader_fail(const reader_place *at, const char *what) {
     return adamod__refuse("%s: %s", at->path, what);
 }
 
-char *reader_path(const char *directory, const char *name) {
-    char *path = NULL;
-    return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
+reader_place reader_file(const char *directory, const char *name) {
+    reader_place at = {.line = 0};
+    snprintf(at.path, sizeof at.path, "%s/%s", directory, name); /* longer than PATH_MAX cannot be opened */
+    return at;
 }
 
 bool reader_grow(void **array, size_t n, size_t *room, size_t item) {
@@ -103,23 +104,21 @@ static int read_each(report_run *r, FILE *file, reader_place *at, line *l, reade
 }
 
 int reader_lines(report_run *r, const char *name, reader_of *reader) {
-    reader_place at = {.path = reader_path(r->directory, name)};
+    reader_place at = reader_file(r->directory, name);
     line *l = malloc(sizeof *l);
     FILE *file = NULL;
-    int status = at.path && l ? reader_open(&at, &file) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
+    int status = l ? reader_open(&at, &file) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
     if (status > 0) status = read_each(r, file, &at, l, reader);
     if (file) fclose(file);
     free(l);
-    free(at.path);
     return status;
 }
 
 int reader_value(report_run *r, const char *name, size_t most, reader_of *reader) {
-    reader_place at = {.path = reader_path(r->directory, name)};
+    reader_place at = reader_file(r->directory, name);
     char *text = NULL;
     size_t n = 0;
-    int status =
-        at.path ? reader_small(&at, most, &text, &n) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
+    int status = reader_small(&at, most, &text, &n);
     if (status > 0) {
         json_input in = json_input_of(text, n);
         const char *what = reader(r, &in);
@@ -130,6 +129,5 @@ int reader_value(report_run *r, const char *name, size_t most, reader_of *reader
         if (what || in.expected) status = complain(&at, &in, what);
     }
     free(text);
-    free(at.path);
     return status;
 }

@@ -1,6 +1,5 @@
 #include "report/reader_parts.h"
 
-#include "core/error.h"
 #include "core/crc32.h"
 
 #include <inttypes.h>
@@ -100,9 +99,9 @@ const char *reader_data(report_run *r, json_input *in) {
 
 int reader_vocabulary(report_run *r, const char *name, const char *side) {
     char key[32], value[16], block[8192];
-    reader_place at = {.path = reader_path(r->directory, name)};
+    const reader_place at = reader_file(r->directory, name);
     FILE *file = NULL;
-    int status = at.path ? reader_open(&at, &file) : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name);
+    int status = reader_open(&at, &file);
     uint32_t sum = 0;
     for (size_t n; status > 0 && (n = fread(block, 1, sizeof block, file));) sum = adamod__crc32(sum, block, n);
     snprintf(key, sizeof key, "vocabulary %s", side);
@@ -110,6 +109,5 @@ int reader_vocabulary(report_run *r, const char *name, const char *side) {
     const char *what = status <= 0 ? NULL : ferror(file) ? "cannot read it" : reader_add_pair(&r->data, key, value);
     if (what) status = reader_fail(&at, what);
     if (file) fclose(file);
-    free(at.path);
     return status < 0 ? -1 : 0;
 }

@@ -6,6 +6,7 @@
 #include "support/text.h"
 #include "report/reader.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 /* ---- files: reader_files.c ---- */
@@ -14,12 +15,12 @@ enum { READER_BYTES = 1 << 20 }; /* most of a small file, and of a line of other
 
 /* The place of an error. */
 typedef struct reader_place {
-    char *path;
+    char path[PATH_MAX + 64];
     int64_t line; /* 0: the file as a whole */
 } reader_place;
 
-int reader_fail(const reader_place *at, const char *what);  /* -1 */
-char *reader_path(const char *directory, const char *name); /* to be freed; NULL: no memory */
+reader_place reader_file(const char *directory, const char *name);
+int reader_fail(const reader_place *at, const char *what); /* -1 */
 
 /* Makes room for one more; false: no memory. */
 bool reader_grow(void **array, size_t n, size_t *room, size_t item);

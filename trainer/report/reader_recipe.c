@@ -2,7 +2,6 @@
 
 #include "report/reader_parts.h"
 
-#include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,11 +88,10 @@ static const char *read_recipe_line(recipe_reader *y, const char *begin, const c
 }
 
 int reader_recipe(report_run *r) {
-    reader_place at = {.path = reader_path(r->directory, "recipe.yaml")};
+    reader_place at = reader_file(r->directory, "recipe.yaml");
     recipe_reader y = {.pairs = &r->recipe};
     size_t n = 0;
-    int status = at.path ? reader_small(&at, READER_BYTES, &r->recipe_text, &n)
-                         : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    int status = reader_small(&at, READER_BYTES, &r->recipe_text, &n);
     if (status == 0) status = reader_fail(&at, "no such file, expected a run directory");
     text_slice rest = {r->recipe_text, n}, l;
     while (status > 0 && text_next_line(&rest, &l)) {
@@ -102,6 +100,5 @@ int reader_recipe(report_run *r) {
         if (text_check(l, at.path, at.line)) status = -1;
         else if ((what = read_recipe_line(&y, l.bytes, l.bytes + l.n))) status = reader_fail(&at, what);
     }
-    free(at.path);
     return status < 0 ? -1 : 0;
 }

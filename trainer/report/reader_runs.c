@@ -17,12 +17,7 @@ typedef struct found {
     char started[64];
 } found;
 
-static bool is_run(const char *directory) {
-    char *path = reader_path(directory, "recipe.yaml");
-    const bool is = path && access(path, F_OK) == 0;
-    free(path);
-    return is;
-}
+static bool is_run(const char *directory) { return access(reader_file(directory, "recipe.yaml").path, F_OK) == 0; }
 
 /* Finds when the run was started, as text that sorts; "": unknown. */
 static void find_start(found *f) {
@@ -46,7 +41,7 @@ static void free_found(found *list, size_t n) {
 }
 
 static int add_found(found **list, size_t *n, size_t *room, const char *directory, const char *name) {
-    char *path = name ? reader_path(directory, name) : strdup(directory);
+    char *path = strdup(name ? reader_file(directory, name).path : directory);
     if (path && !is_run(path)) {
         free(path);
         return 0;

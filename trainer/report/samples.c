@@ -122,15 +122,15 @@ static const report_run *sample_run(const report_variant *v) {
 static bool is_output(const char *name) { return strcmp(name, "output") == 0; }
 
 /* Whether all texts but the answer are equal. */
-static bool same_question(const report_sample *a, const report_sample *b) {
-    for (int i = 0; i < a->n; i++) {
-        const char *other = report_sample_text(b, a->name[i]);
-        if (!is_output(a->name[i]) && (!other || strcmp(other, a->text[i]) != 0)) return false;
+static bool same_question(const report_pairs *a, const report_pairs *b) {
+    for (size_t i = 0; i < a->n; i++) {
+        const char *other = report_pairs_find(b, a->at[i].key);
+        if (!is_output(a->at[i].key) && (!other || strcmp(other, a->at[i].value) != 0)) return false;
     }
     return a->n == b->n;
 }
 
-static const report_sample *find_sample(const report_run *r, const report_sample *like) {
+static const report_pairs *find_sample(const report_run *r, const report_pairs *like) {
     for (size_t i = 0; r && i < r->n_samples; i++) {
         if (same_question(&r->sample[i], like)) return &r->sample[i];
     }
@@ -142,26 +142,26 @@ static text_unit unit_of(const report_run *r) {
     return tokens && strcmp(tokens, "characters") == 0 ? TEXT_CHARACTERS : TEXT_WORDS;
 }
 
-static void write_sample(FILE *out, const report *r, const report_sample *s, aligner *a) {
+static void write_sample(FILE *out, const report *r, const report_pairs *s, aligner *a) {
     fputs("<tbody>\n", out);
-    for (int i = 0; i < s->n; i++) {
-        if (is_output(s->name[i])) continue;
-        const bool reference = strcmp(s->name[i], "reference") == 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (is_output(s->at[i].key)) continue;
+        const bool reference = strcmp(s->at[i].key, "reference") == 0;
         html(out,
              reference ? "<tr><th scope=\"row\">%s</th><td>%s</td></tr>\n"
                        : "<tr><th scope=\"row\">%s</th><td lang=\"\">%s</td></tr>\n",
-             s->name[i], s->text[i]);
+             s->at[i].key, s->at[i].value);
     }
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = sample_run(&r->variant[i]);
-        const report_sample *own = find_sample(run, s);
-        const char *output = own ? report_sample_text(own, "output") : NULL;
+        const report_pairs *own = find_sample(run, s);
+        const char *output = own ? report_pairs_find(own, "output") : NULL;
         if (!output) continue;
         fputs("<tr>", out);
         html_variant_head(out, r, i, "row");
         fputs("<td>", out);
         a->unit = unit_of(run);
-        write_output(out, a, output, report_sample_text(own, "reference"));
+        write_output(out, a, output, report_pairs_find(own, "reference"));
         fputs("</td></tr>\n", out);
     }
     fputs("</tbody>\n", out);
@@ -176,8 +176,8 @@ static void write_table(FILE *out, const report *r, const report_run *first, siz
 /* Writes "Sentences of the test data, as each variant’s first run answers them after update 900." For prompts without a
  * reference: "How each variant’s first run goes on from some prompts of the test data, after update 900." */
 static void write_introduction(FILE *out, const report *r, const report_run *first) {
-    const bool reference = first->n_samples && report_sample_text(&first->sample[0], "reference");
-    const bool prompts = first->n_samples && !reference && report_sample_text(&first->sample[0], "prompt");
+    const bool reference = first->n_samples && report_pairs_find(&first->sample[0], "reference");
+    const bool prompts = first->n_samples && !reference && report_pairs_find(&first->sample[0], "prompt");
     const char *of = first->final_test.weight > 0 || first->test.n ? " of the test data"
                      : first->final_valid.weight > 0               ? " of the validation data"
                                                                    : "";
