@@ -48,25 +48,32 @@ const char *report_colour_name(int variant, report_shade shade, char out[24]) {
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
+/* The path of a file in PAGE-figures. */
+typedef struct figure_path {
+    char text[PATH_MAX + 128];
+} figure_path;
+
+static figure_path path_in(const report_figures *f, const char *name, const char *ending) {
+    figure_path path;
+    snprintf(path.text, sizeof path.text, "%s/%s%s", f->directory, name, ending);
+    return path;
+}
+
 int report_file_open(report_file *out, const char *format, ...) {
     va_list arguments;
     *out = (report_file){0};
     va_start(arguments, format);
-    const int n = vasprintf(&out->name, format, arguments);
+    vsnprintf(out->name, sizeof out->name, format, arguments);
     va_end(arguments);
-    if (n >= 0 && (out->to = open_memstream(&out->text, &out->n))) return 0;
-    if (n >= 0) free(out->name);
-    return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    out->to = open_memstream(&out->text, &out->n);
+    return out->to ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
 }
 
 int report_file_close(report_figures *f, report_file *file) {
-    char *path = NULL;
-    const bool whole = fclose(file->to) == 0 && asprintf(&path, "%s/%s", f->directory, file->name) >= 0;
-    const int status = whole ? text_write(path, (text_slice){file->text, file->n})
-                             : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", file->name);
-    if (whole) free(path);
+    const int status = fclose(file->to) == 0
+                           ? text_write(path_in(f, file->name, "").text, (text_slice){file->text, file->n})
+                           : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", file->name);
     free(file->text);
-    free(file->name);
     return status;
 }
 
@@ -204,25 +211,17 @@ static int run_gnuplot(const char *gnuplot, const char *directory, const char *s
 
 /* ---- Drawing ----------------------------------------------------------------------------------------------------- */
 
-static char *path_in(const report_figures *f, const char *name, const char *ending) {
-    char *path = NULL;
-    return asprintf(&path, "%s/%s%s", f->directory, name, ending) < 0 ? NULL : path;
-}
-
 /* Removes drawings of an earlier page. */
 static void remove_old(const report_figures *f, const char *name) {
-    static const char *const endings[] = {".svg", ".pdf"};
-    for (int i = 0; i < 2; i++) {
-        char *path = path_in(f, name, endings[i]);
-        if (path) (void)unlink(path);
-        free(path);
-    }
+    (void)unlink(path_in(f, name, ".svg").text);
+    (void)unlink(path_in(f, name, ".pdf").text);
 }
 
 static void take_svg(report_figures *f, report_drawing *d, int variants) {
-    char *path = path_in(f, d->name, d->for_page ? ".page.svg" : ".svg"), *text = NULL;
+    const figure_path path = path_in(f, d->name, d->for_page ? ".page.svg" : ".svg");
+    char *text = NULL;
     size_t n = 0;
-    if (path && text_read(path, &text, &n) == 0) {
+    if (text_read(path.text, &text, &n) == 0) {
         char *ended = realloc(text, n + 1);
         if (ended) {
             text = ended;
@@ -230,18 +229,15 @@ static void take_svg(report_figures *f, report_drawing *d, int variants) {
             if (strlen(text) == n) d->svg = report_svg_inline(text, n, d, variants);
         }
     }
-    if (path && d->for_page) (void)unlink(path); /* its content is in the page now */
+    if (d->for_page) (void)unlink(path.text); /* its content is in the page now */
     free(text);
-    free(path);
 }
 
 static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, int variants) {
     char script[80];
     snprintf(script, sizeof script, "%s.gp", d->name);
     if (run_gnuplot(gnuplot, f->directory, script) == 0) {
-        char *pdf = path_in(f, d->name, ".pdf");
-        d->pdf = pdf && access(pdf, R_OK) == 0;
-        free(pdf);
+        d->pdf = access(path_in(f, d->name, ".pdf").text, R_OK) == 0;
         if (d->on_page) take_svg(f, d, variants);
         if (!d->on_page || d->svg) return;
         adamod__fail(ADAMOD_ERROR_FORMAT, "its drawing is not SVG as expected");
@@ -264,41 +260,26 @@ static void draw_all(report_figures *f, int variants) {
     for (int i = 0; i < f->n; i++) draw_one(f, &f->drawing[i], gnuplot, variants);
 }
 
-/* report.html has report-figures beside it. */
-static char *figures_directory(const char *page) {
-    size_t n = strlen(page);
-    char *directory = NULL;
-    if (n > 5 && strcmp(page + n - 5, ".html") == 0 && page[n - 6] != '/') n -= 5;
-    return asprintf(&directory, "%.*s-figures", (int)n, page) < 0 ? NULL : directory;
-}
-
 static int make_directory(report_figures *f) {
     if (!mkdir(f->directory, 0777) || errno == EEXIST) return 0;
     return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", f->directory, strerror(errno));
 }
 
-/* Several tasks have a directory each: "report-figures/2-images". */
-static int enter_task(report_figures *f, const report *r) {
-    char *whole = f->directory, name[24];
-    const char *task = r->run[0].task;
-    size_t n = 0;
-    for (; task[n] && n < sizeof name - 1; n++) name[n] = (char)(isalnum((unsigned char)task[n]) ? task[n] : '-');
-    name[n] = '\0';
-    if (asprintf(&f->directory, "%s/%d%s%s", whole, r->number + 1, n ? "-" : "", name) < 0) f->directory = NULL;
-    free(whole);
-    return f->directory ? make_directory(f) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-}
-
-/* The directory relative to the page. */
-static char *link_to(const report_figures *f, const char *page) {
-    const char *slash = strrchr(page, '/');
-    return strdup(f->directory + (slash ? slash + 1 - page : 0));
-}
-
+/* report.html has report-figures beside it; several tasks have a directory each in it: "report-figures/2-images". */
 static int open_directory(report_figures *f, const report *r, const char *page) {
-    if (!(f->directory = figures_directory(page))) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    if (make_directory(f) || (r->of > 1 && enter_task(f, r))) return -1;
-    return (f->link = link_to(f, page)) ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    const char *slash = strrchr(page, '/'), *task = r->run[0].task;
+    size_t n = strlen(page);
+    char name[24];
+    if (n > 5 && strcmp(page + n - 5, ".html") == 0 && page[n - 6] != '/') n -= 5;
+    snprintf(f->directory, sizeof f->directory, "%.*s-figures", (int)n, page);
+    f->link = f->directory + (slash ? slash + 1 - page : 0);
+    if (make_directory(f)) return -1;
+    if (r->of < 2) return 0;
+    snprintf(name, sizeof name, "%s", task);
+    for (char *c = name; *c; c++) *c = (char)(isalnum((unsigned char)*c) ? *c : '-');
+    const size_t used = strlen(f->directory);
+    snprintf(f->directory + used, sizeof f->directory - used, "/%d%s%s", r->number + 1, *name ? "-" : "", name);
+    return make_directory(f);
 }
 
 int report_draw(report_figures *out, const report *r, const char *page) {
@@ -318,7 +299,5 @@ void report_figures_free(report_figures *f) {
         free(f->drawing[i].plot);
     }
     free(f->drawing);
-    free(f->link);
-    free(f->directory);
     *f = (report_figures){0};
 }

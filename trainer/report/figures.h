@@ -5,6 +5,8 @@
 
 #include "report/variants.h"
 
+#include <limits.h>
+
 /* ---- Colours ---- */
 
 /* Okabe and Ito's colours, which colour-blind readers can tell apart. After eight variants they repeat with another dash. */
@@ -57,7 +59,8 @@ typedef struct report_drawing {
 } report_drawing;
 
 typedef struct report_figures {
-    char *directory, *link; /* link: the directory relative to the page */
+    char directory[PATH_MAX];
+    const char *link; /* the directory relative to the page: the end of its path */
     report_drawing *drawing;
     int n;
     char why[512];                  /* why there are no drawings; "": there are some */
@@ -76,7 +79,7 @@ void report_figures_free(report_figures *f);
 
 /* A file of PAGE-figures, which is written when it is closed. */
 typedef struct report_file {
-    char *name, *text;
+    char name[80], *text;
     size_t n;
     FILE *to;
 } report_file;

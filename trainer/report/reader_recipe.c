@@ -2,7 +2,6 @@
 
 #include "report/reader_parts.h"
 
-
 #include <stdlib.h>
 #include <string.h>
 
