@@ -8,8 +8,6 @@
 
 enum { MOST_CLASSES = 16 << 20 }; /* bytes of classes.json, which has pictures */
 
-static const char *read_classes(report_run *r, json_input *in) { return report_classes_pull(&r->classes, in); }
-
 void report_run_free(report_run *r) {
     free(r->directory);
     free(r->recipe_text);
@@ -24,7 +22,7 @@ void report_run_free(report_run *r) {
     free(r->histogram);
     reader_free_samples(r);
     free(r->sample);
-    report_classes_free(&r->classes);
+    reader_free_classes(&r->classes);
     *r = (report_run){0};
 }
 
@@ -37,7 +35,7 @@ int report_run_read(report_run *out, const char *directory, const metric *known,
         reader_vocabulary(out, "source.vocab", "source") || reader_vocabulary(out, "target.vocab", "target") ||
         reader_vocabulary(out, "words.vocab", "target") || reader_lines(out, "metrics.jsonl", reader_metrics) ||
         reader_lines(out, "histograms.jsonl", reader_histogram) || reader_lines(out, "samples.jsonl", reader_sample) ||
-        reader_value(out, "classes.json", MOST_CLASSES, read_classes) < 0 ||
+        reader_value(out, "classes.json", MOST_CLASSES, reader_classes) < 0 ||
         reader_value(out, "result.json", READER_BYTES, reader_result) < 0) {
         report_run_free(out);
         return -1;

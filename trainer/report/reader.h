@@ -9,7 +9,6 @@
 #define ADAMOD_READER_H
 
 #include "support/metric.h"
-#include "report/classes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,6 +51,30 @@ typedef struct report_pairs {
     report_pair *at;
     size_t n, room;
 } report_pairs;
+
+/* classes.json: how a classifier did, class by class. docs/training.md describes the format. */
+enum {
+    REPORT_CLASSES = 1000,  /* most of a run */
+    REPORT_MISTAKES = 1000, /* most that are read */
+    REPORT_PICTURE = 256    /* most pixels on a side */
+};
+
+typedef struct report_mistake {
+    int label, prediction;
+    double probability;    /* of the prediction, by the model; NAN: unknown */
+    unsigned char *pixels; /* [height, width, channels]; NULL: no picture */
+} report_mistake;
+
+typedef struct report_classes {
+    int64_t step;
+    char split[16]; /* "test", "valid" */
+    int n;          /* number of classes; 0: the run has no such file */
+    char **name;
+    double *count; /* [n, n]: true class, prediction */
+    int height, width, channels;
+    report_mistake *mistake; /* the surest first */
+    int n_mistakes;
+} report_classes;
 
 /* A sample is texts by the task's names: "output" is the model's answer, "reference" the right one; others are the input. */
 enum { REPORT_MACHINES = 16, REPORT_TEXTS = 6 };

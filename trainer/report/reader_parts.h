@@ -64,4 +64,8 @@ int reader_find_metric(const report_run *r, const char *name); /* -1: none */
 reader_of reader_metrics, reader_result, reader_histogram, reader_sample;
 void reader_free_samples(report_run *r);
 
+/* reader_classes.c */
+reader_of reader_classes;
+void reader_free_classes(report_classes *c);
+
 #endif

@@ -235,9 +235,7 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
 }
 
 static int save(const experiment *e, const char *directory) {
-    char path[1100];
-    snprintf(path, sizeof path, "%s/classes.txt", directory);
-    return class_names_save(&images_of(e)->all.classes, path);
+    return class_names_save(&images_of(e)->all.classes, task_file(directory, "classes.txt").text);
 }
 
 static uint64_t fingerprint(const experiment *e) {
@@ -457,9 +455,8 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
 
 static int write_details(experiment *e, task_split split, int64_t step, const char *directory) {
     const images *s = images_of(e);
-    char path[1100];
-    snprintf(path, sizeof path, "%s/classes.json", directory);
-    return class_details_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid", path);
+    return class_details_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid",
+                               task_file(directory, "classes.json").text);
 }
 
 /* ---- answers ---- */

@@ -239,12 +239,6 @@ static int check_training(const images *s, const images_settings *r) {
                           s->n[SPLIT_TRAIN] == 1 ? "" : "s");
 }
 
-static int load_names(images *s, const char *directory) {
-    char path[1100];
-    snprintf(path, sizeof path, "%s/classes.txt", directory);
-    return class_names_load(&s->all.classes, path);
-}
-
 /* The data set in the cache, or NULL. */
 static const data_set *set_of(const images_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
 
@@ -260,7 +254,7 @@ int images_load(experiment *e, const char *directory, int uses) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     s->all.size = r->data.size;
-    if (directory && load_names(s, directory)) return -1;
+    if (directory && class_names_load(&s->all.classes, task_file(directory, "classes.txt").text)) return -1;
     if (directory && !(uses & TASK_SCORE)) return 0;
     if (find_files(e)) return -1;
     for (int split = SPLIT_TRAIN; split < SPLITS; split++) {

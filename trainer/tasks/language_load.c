@@ -149,8 +149,7 @@ static int open_vocabulary(experiment *e, const char *run) {
         if (run || *r->data.bpe ? subword_codes_read(&s->codes, path) : learn_codes(e, path)) return -1;
     }
     if (!run) return make_vocabulary(e);
-    snprintf(path, sizeof path, "%s/words.vocab", run);
-    return vocab_load(&s->vocab, path);
+    return vocab_load(&s->vocab, task_file(run, "words.vocab").text);
 }
 
 /* ---- files ---- */

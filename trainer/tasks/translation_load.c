@@ -103,15 +103,12 @@ static int make_vocabularies(experiment *e) {
 
 static int load_vocabularies(experiment *e, const char *directory) {
     translation *s = translation_of(e);
-    char path[1100];
-    snprintf(path, sizeof path, "%s/source.vocab", directory);
-    if (vocab_load(&s->src_vocab, path)) return -1;
+    if (vocab_load(&s->src_vocab, task_file(directory, "source.vocab").text)) return -1;
     if (translation_settings_of(&e->recipe)->data.joint) {
         s->tgt_vocab = s->src_vocab;
         return 0;
     }
-    snprintf(path, sizeof path, "%s/target.vocab", directory);
-    return vocab_load(&s->tgt_vocab, path);
+    return vocab_load(&s->tgt_vocab, task_file(directory, "target.vocab").text);
 }
 
 static int encode_text(translation *s) {
@@ -131,14 +128,12 @@ static int open_raw(experiment *e, const char *directory) {
     const text_chain_options sides[RAW_SIDES] = {{.language = r->data.source_lang, .plain = true},
                                                  {.language = r->data.target_lang, .plain = true}};
     const data_set *set = translation_is_split(r) ? translation_set(r) : NULL;
-    char path[1100], folder[RECIPE_PATH];
+    char folder[RECIPE_PATH];
     if (raw_text_open(raw, set ? set->pairs->sides : sides)) return -1;
     if (!directory && !set && !*r->data.bpe) return 0;
     if (!directory && set && data_set_path(set, folder, sizeof folder)) return -1;
-    if (directory) snprintf(path, sizeof path, "%s/bpe.codes", directory);
-    else if (set) snprintf(path, sizeof path, "%s/codes", folder);
-    else snprintf(path, sizeof path, "%s", r->data.bpe);
-    return subword_codes_read(&raw->codes, path);
+    if (directory) return subword_codes_read(&raw->codes, task_file(directory, "bpe.codes").text);
+    return subword_codes_read(&raw->codes, set ? task_file(folder, "codes").text : r->data.bpe);
 }
 
 int translation_load(experiment *e, const char *directory, int uses) {
@@ -158,13 +153,9 @@ int translation_load(experiment *e, const char *directory, int uses) {
 
 int translation_save(const experiment *e, const char *directory) {
     const translation *s = translation_of(e);
-    char path[1100];
-    snprintf(path, sizeof path, "%s/source.vocab", directory);
-    if (vocab_save(s->src_vocab, path)) return -1;
-    snprintf(path, sizeof path, "%s/target.vocab", directory);
-    if (vocab_save(s->tgt_vocab, path)) return -1;
-    snprintf(path, sizeof path, "%s/bpe.codes", directory);
-    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, path) : 0;
+    if (vocab_save(s->src_vocab, task_file(directory, "source.vocab").text)) return -1;
+    if (vocab_save(s->tgt_vocab, task_file(directory, "target.vocab").text)) return -1;
+    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, task_file(directory, "bpe.codes").text) : 0;
 }
 
 uint64_t translation_fingerprint(const experiment *e) {

@@ -11,6 +11,8 @@
 #include "train/exchange.h"
 #include "train/recipe.h"
 
+#include <stdio.h>
+
 enum { TASK_MOST_METRICS = 16 };
 
 typedef enum task_split { SPLIT_TRAIN, SPLIT_VALID, SPLIT_TEST, SPLITS } task_split;
@@ -164,6 +166,16 @@ int task_metric(const task *t, const char *name);
 /* Name of a split in files ("train", "valid", "test") and for people ("training", "validation", "test"). */
 const char *task_split_name(task_split split);
 const char *task_split_label(task_split split);
+
+/* The path of a file in a run's directory. */
+typedef struct task_path {
+    char text[1100];
+} task_path;
+static inline task_path task_file(const char *directory, const char *name) {
+    task_path path;
+    snprintf(path.text, sizeof path.text, "%s/%s", directory, name);
+    return path;
+}
 
 /* ---- an experiment: a recipe in memory, with data, model and optimizer ---- */
 

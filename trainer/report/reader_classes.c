@@ -1,4 +1,3 @@
-/* classes.c - see classes.h. Keys may come in any order, so what must fit together is checked at the end. */
 #include "report/reader_parts.h"
 
 #include "support/base64.h"
@@ -178,7 +177,7 @@ static int surest_first(const void *a, const void *b) {
     return x->label != y->label ? x->label - y->label : x->prediction - y->prediction;
 }
 
-void report_classes_free(report_classes *c) {
+void reader_free_classes(report_classes *c) {
     for (int i = 0; i < c->n; i++) free(c->name[i]);
     for (int i = 0; i < c->n_mistakes; i++) free(c->mistake[i].pixels);
     free(c->name);
@@ -187,16 +186,16 @@ void report_classes_free(report_classes *c) {
     *c = (report_classes){0};
 }
 
-const char *report_classes_pull(report_classes *out, json_input *in) {
+const char *reader_classes(report_run *r, json_input *in) {
     draft d = {.step = NAN, .text = malloc(PIXEL_TEXT)};
     const bool memory = d.text && pull(&d, in);
     const char *what = !memory ? reader_no_memory : in->expected ? NULL : check(&d);
     free(d.text);
     if (what || in->expected) {
-        report_classes_free(&d.c);
+        reader_free_classes(&d.c);
         return what;
     }
     if (d.c.n_mistakes > 1) qsort(d.c.mistake, (size_t)d.c.n_mistakes, sizeof *d.c.mistake, surest_first);
-    *out = d.c;
+    r->classes = d.c;
     return NULL;
 }
