@@ -40,10 +40,7 @@ static int read_side(raw_text *r, int side, const char *path, adamod__buffer *ra
     int got, failed = 0;
     if (text_input_open(&in, path)) return -1;
     while (!failed && (got = text_input_line(in, &line))) {
-        if (got < 0) {
-            failed = -1;
-            break;
-        }
+        if ((failed = got < 0)) break;
         char *split = text_chain_split(r->chains[side], line);
         add_line(raw, line);
         if (split) add_line(tokens, text_of(split));
@@ -83,30 +80,24 @@ enum { RAW, SUBWORDS, KINDS };
 
 /* Drops pairs with a side without a token; returns how many, -1: out of memory. */
 static int64_t drop_empty(adamod__buffer text[KINDS][RAW_SIDES]) {
-    text_slice rest[KINDS][RAW_SIDES], line[KINDS][RAW_SIDES];
-    adamod__buffer kept[KINDS][RAW_SIDES] = {{{0}}};
+    enum { ALL = KINDS * RAW_SIDES };
+    adamod__buffer *all = text[0], kept[ALL] = {{0}};
+    text_slice rest[ALL], line[ALL], *subwords = line + SUBWORDS * RAW_SIDES;
     int64_t dropped = 0;
-    bool failed = false;
-    for (int k = 0; k < KINDS; k++)
-        for (int i = 0; i < RAW_SIDES; i++) rest[k][i] = slice_of(&text[k][i]);
-    while (!failed && text_next_line(&rest[RAW][0], &line[RAW][0]) && text_next_line(&rest[RAW][1], &line[RAW][1])) {
-        bool empty = false;
-        for (int i = 0; i < RAW_SIDES; i++) {
-            text_next_line(&rest[SUBWORDS][i], &line[SUBWORDS][i]);
-            empty = empty || text_count_tokens(TEXT_WORDS, line[SUBWORDS][i]) == 0;
-        }
+    bool more = true, failed = false;
+    for (int i = 0; i < ALL; i++) rest[i] = slice_of(&all[i]);
+    for (;;) {
+        for (int i = 0; i < ALL; i++) more = text_next_line(&rest[i], &line[i]) && more;
+        if (!more) break;
+        const bool empty = !text_count_tokens(TEXT_WORDS, subwords[RAW_SOURCE]) ||
+                           !text_count_tokens(TEXT_WORDS, subwords[RAW_TARGET]);
         dropped += empty;
-        for (int k = 0; k < KINDS && !empty; k++)
-            for (int i = 0; i < RAW_SIDES; i++) {
-                add_line(&kept[k][i], line[k][i]);
-                failed = failed || kept[k][i].failed;
-            }
+        for (int i = 0; i < ALL && !empty; i++) add_line(&kept[i], line[i]);
     }
-    for (int k = 0; k < KINDS; k++) {
-        for (int i = 0; i < RAW_SIDES; i++) {
-            adamod__buffer_free(failed ? &kept[k][i] : &text[k][i]);
-            if (!failed) text[k][i] = kept[k][i];
-        }
+    for (int i = 0; i < ALL; i++) failed |= kept[i].failed;
+    for (int i = 0; i < ALL; i++) {
+        adamod__buffer_free(failed ? &kept[i] : &all[i]);
+        if (!failed) all[i] = kept[i];
     }
     return failed ? -1 : dropped;
 }
