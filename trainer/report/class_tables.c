@@ -203,13 +203,7 @@ static void write_mistakes(FILE *out, const report *r, int variant, const report
     fputs("</div>\n", out);
 }
 
-/* The classes of the first run of a variant with mistakes. */
-static const report_classes *with_mistakes(const report_variant *v) {
-    for (int i = 0; i < v->n; i++) {
-        if (v->run[i]->classes.n_mistakes) return &v->run[i]->classes;
-    }
-    return NULL;
-}
+static bool has_mistakes(const report_run *r) { return r->classes.n_mistakes > 0; }
 
 /* ---- The section ------------------------------------------------------------------------------------------------- */
 
@@ -221,12 +215,7 @@ static bool same_step(const report *r, const report_classes *like) {
     return true;
 }
 
-static bool has_classes(const report_variant *v) {
-    for (int i = 0; i < v->n; i++) {
-        if (v->run[i]->classes.n) return true;
-    }
-    return false;
-}
+static bool has_classes(const report_run *r) { return r->classes.n > 0; }
 
 /* Writes "Test data, after update 900.", and which variants are not in the tables. */
 static void write_scope(FILE *out, const report *r, const tally *t) {
@@ -236,7 +225,7 @@ static void write_scope(FILE *out, const report *r, const tally *t) {
     if (same_step(r, c)) fprintf(out, "update %lld.", (long long)c->step);
     else fputs("the last update of each run.", out);
     for (int v = 0; v < r->n_variants; v++) {
-        if (t[v].runs || !has_classes(&r->variant[v])) continue;
+        if (t[v].runs || !report_first_run(&r->variant[v], has_classes)) continue;
         fputs(left_out++ ? ", " : " Not in these tables, since they have other classes or are not of such data: ", out);
         html_variant(out, r, v);
     }
@@ -260,7 +249,7 @@ static void write_section(FILE *out, const report *r, const tally *t) {
               out);
     for (int v = 0; v < r->n_variants; v++) {
         if (t[v].runs) write_confusion(out, r, &t[v], v);
-        mistakes |= with_mistakes(&r->variant[v]) != NULL;
+        mistakes |= report_first_run(&r->variant[v], has_mistakes) != NULL;
     }
     if (mistakes) {
         fputs("<h3>Surest mistakes</h3>\n<p>The wrong answers to which the model gave the highest probability, in the "
@@ -268,8 +257,8 @@ static void write_section(FILE *out, const report *r, const tally *t) {
               out);
     }
     for (int v = 0; v < r->n_variants; v++) {
-        const report_classes *own = with_mistakes(&r->variant[v]);
-        if (own) write_mistakes(out, r, v, own, c->split);
+        const report_run *run = report_first_run(&r->variant[v], has_mistakes);
+        if (run) write_mistakes(out, r, v, &run->classes, c->split);
     }
     fputs("</section>\n", out);
 }

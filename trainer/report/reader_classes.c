@@ -19,10 +19,6 @@ typedef struct draft {
     double step, height, width, channels;
 } draft;
 
-static void expect(json_input *in, const char *what) {
-    if (!in->expected) in->expected = what;
-}
-
 static bool is_whole(double x, double least, double most) { return x >= least && x <= most && x == floor(x); }
 
 /* Makes room for one more, at powers of two; false: no memory. */
@@ -38,7 +34,7 @@ static bool pull_names(draft *d, json_input *in) {
     for (bool more = json_input_enter(in, '['); more; more = json_input_next(in, ']')) {
         char name[NAME];
         json_input_text(in, name, sizeof name);
-        if (d->c.n == REPORT_CLASSES) expect(in, "at most 1000 classes");
+        if (d->c.n == REPORT_CLASSES) reader_expect(in, "at most 1000 classes");
         if (in->expected) return true;
         if (!grow(&d->c.name, (size_t)d->c.n, sizeof *d->c.name) || !(d->c.name[d->c.n] = strdup(name))) return false;
         d->c.n++;
@@ -50,8 +46,8 @@ static bool pull_row(draft *d, json_input *in, int *n) {
     *n = 0;
     for (bool more = json_input_enter(in, '['); more; more = json_input_next(in, ']')) {
         const double x = json_input_number(in);
-        if (!is_whole(x, 0, 1e15)) expect(in, "a whole number from 0 on");
-        if (++*n > REPORT_CLASSES) expect(in, "at most 1000 numbers in a row");
+        if (!is_whole(x, 0, 1e15)) reader_expect(in, "a whole number from 0 on");
+        if (++*n > REPORT_CLASSES) reader_expect(in, "at most 1000 numbers in a row");
         if (in->expected) return true;
         if (!grow(&d->c.count, d->counts, sizeof *d->c.count)) return false;
         d->c.count[d->counts++] = x;
@@ -65,7 +61,7 @@ static bool pull_confusion(draft *d, json_input *in) {
         int n;
         if (!pull_row(d, in, &n)) return false;
         if (d->rows++ == 0) first = n;
-        if (d->rows > REPORT_CLASSES) expect(in, "at most 1000 rows");
+        if (d->rows > REPORT_CLASSES) reader_expect(in, "at most 1000 rows");
         d->ragged |= n != first;
     }
     d->ragged |= d->rows != first;
@@ -82,8 +78,8 @@ static void pull_picture(draft *d, json_input *in) {
         else json_input_skip(in);
     }
     if (!is_whole(d->height, 1, REPORT_PICTURE) || !is_whole(d->width, 1, REPORT_PICTURE))
-        expect(in, "a picture with height and width from 1 to 256");
-    if (d->channels != 1 && d->channels != 3) expect(in, "a picture with 1 or 3 channels");
+        reader_expect(in, "a picture with height and width from 1 to 256");
+    if (d->channels != 1 && d->channels != 3) reader_expect(in, "a picture with 1 or 3 channels");
 }
 
 /* Pixels stay text until the size of pictures is known. */
@@ -101,8 +97,8 @@ static bool pull_mistake(draft *d, json_input *in) {
         else json_input_skip(in);
     }
     if (!is_whole(label, 0, REPORT_CLASSES - 1) || !is_whole(prediction, 0, REPORT_CLASSES - 1))
-        expect(in, "a mistake with the numbers of classes as \"label\" and \"prediction\"");
-    if (m.probability < 0 || m.probability > 1) expect(in, "a probability from 0 to 1");
+        reader_expect(in, "a mistake with the numbers of classes as \"label\" and \"prediction\"");
+    if (m.probability < 0 || m.probability > 1) reader_expect(in, "a probability from 0 to 1");
     if (in->expected || d->c.n_mistakes == REPORT_MISTAKES) return true;
     m.label = (int)label;
     m.prediction = (int)prediction;

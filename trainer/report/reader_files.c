@@ -19,6 +19,10 @@ const char reader_not_a_step[] = "\"step\" is not a whole number from 0 on";
 
 bool reader_is_step(double x) { return x >= 0 && x <= 1e15 && x == floor(x); }
 
+void reader_expect(json_input *in, const char *what) {
+    if (!in->expected) in->expected = what;
+}
+
 int reader_fail(const reader_place *at, const char *what) {
     if (at->line) return adamod__refuse("%s:%" PRId64 ": %s", at->path, at->line, what);
     return adamod__refuse("%s: %s", at->path, what);

@@ -39,6 +39,9 @@ int reader_lines(report_run *r, const char *name, reader_of *reader);
 /* Reads a file of at most `most` bytes with one value: 1; 0: no such file; -1: failed. */
 int reader_value(report_run *r, const char *name, size_t most, reader_of *reader);
 
+/* Notes what a value should have been, unless an earlier one was wrong. */
+void reader_expect(json_input *in, const char *what);
+
 /* Whether a number can be that of an update, and the message if it cannot. */
 bool reader_is_step(double x);
 extern const char reader_not_a_step[];

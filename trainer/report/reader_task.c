@@ -10,10 +10,6 @@
 
 enum { MOST_DECIMALS = 9 };
 
-static void expect(json_input *in, const char *what) {
-    if (!in->expected) in->expected = what;
-}
-
 /* Names are parts of file names: letters, digits and '_'. */
 static bool is_name(const char *text) {
     size_t n = 0;
@@ -27,7 +23,7 @@ static bool is_name(const char *text) {
 static void pull_name(json_input *in, char out[READER_NAME]) {
     char name[2 * READER_NAME];
     json_input_text(in, name, sizeof name);
-    if (!is_name(name)) expect(in, "a name of 1 to 31 letters, digits and '_'");
+    if (!is_name(name)) reader_expect(in, "a name of 1 to 31 letters, digits and '_'");
     snprintf(out, READER_NAME, "%s", in->expected ? "" : name);
 }
 
@@ -42,20 +38,20 @@ static metric_better pull_better(json_input *in) {
     json_input_text(in, word, sizeof word);
     if (strcmp(word, "lower") == 0) return METRIC_LOWER;
     if (strcmp(word, "higher") == 0) return METRIC_HIGHER;
-    if (strcmp(word, "neither") != 0) expect(in, "\"lower\", \"higher\" or \"neither\"");
+    if (strcmp(word, "neither") != 0) reader_expect(in, "\"lower\", \"higher\" or \"neither\"");
     return METRIC_NEITHER;
 }
 
 static double pull_scale(json_input *in) {
     const double scale = json_input_number(in);
-    if (!(scale > 0 && isfinite(scale))) expect(in, "a finite scale above 0");
+    if (!(scale > 0 && isfinite(scale))) reader_expect(in, "a finite scale above 0");
     return scale;
 }
 
 static int pull_decimals(json_input *in) {
     const double n = json_input_number(in);
     if (n >= 0 && n <= MOST_DECIMALS && n == floor(n)) return (int)n;
-    expect(in, "a whole number from 0 to 9");
+    reader_expect(in, "a whole number from 0 to 9");
     return 0;
 }
 
@@ -97,16 +93,16 @@ static bool pull_metric(report_run *r, json_input *in) {
     }
     if (!*label) m.label = name;
     if (!*about) m.about = m.label;
-    if (!*name) expect(in, "a metric with a \"name\"");
-    if (reader_find_metric(r, name) >= 0) expect(in, "a metric with a name of its own");
-    if (r->n_metrics == REPORT_METRICS) expect(in, "at most 16 metrics");
+    if (!*name) reader_expect(in, "a metric with a \"name\"");
+    if (reader_find_metric(r, name) >= 0) reader_expect(in, "a metric with a name of its own");
+    if (r->n_metrics == REPORT_METRICS) reader_expect(in, "at most 16 metrics");
     return in->expected || add_metric(r, &m);
 }
 
 static void pull_subtitle(report_run *r, json_input *in) {
     r->n_subtitle = 0;
     for (bool more = json_input_enter(in, '['); more; more = json_input_next(in, ']')) {
-        if (r->n_subtitle == REPORT_KEYS) expect(in, "at most 16 keys");
+        if (r->n_subtitle == REPORT_KEYS) reader_expect(in, "at most 16 keys");
         else json_input_text(in, r->subtitle[r->n_subtitle++], sizeof r->subtitle[0]);
     }
 }

@@ -25,12 +25,9 @@ static const double tallest = 3.6;
 
 /* ---- Facts ------------------------------------------------------------------------------------------------------- */
 
-const report_run *report_histogram_run(const report_variant *v) {
-    for (int i = 0; i < v->n; i++) {
-        if (v->run[i]->n_histograms) return v->run[i];
-    }
-    return NULL;
-}
+static bool has_histograms(const report_run *r) { return r->n_histograms > 0; }
+
+const report_run *report_histogram_run(const report_variant *v) { return report_first_run(v, has_histograms); }
 
 bool report_is_bounded(const report_variant *v) {
     const report_run *r = report_histogram_run(v);

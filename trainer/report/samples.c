@@ -111,13 +111,7 @@ static void write_output(FILE *out, aligner *a, const char *output, const char *
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-/* The first run of a variant with samples, which stands for it. */
-static const report_run *sample_run(const report_variant *v) {
-    for (int i = 0; i < v->n; i++) {
-        if (v->run[i]->n_samples) return v->run[i];
-    }
-    return NULL;
-}
+static bool has_samples(const report_run *r) { return r->n_samples > 0; }
 
 static bool is_output(const char *name) { return strcmp(name, "output") == 0; }
 
@@ -153,7 +147,7 @@ static void write_sample(FILE *out, const report *r, const report_pairs *s, alig
              s->at[i].key, s->at[i].value);
     }
     for (int i = 0; i < r->n_variants; i++) {
-        const report_run *run = sample_run(&r->variant[i]);
+        const report_run *run = report_first_run(&r->variant[i], has_samples);
         const report_pairs *own = find_sample(run, s);
         const char *output = own ? report_pairs_find(own, "output") : NULL;
         if (!output) continue;
@@ -199,7 +193,7 @@ static void write_introduction(FILE *out, const report *r, const report_run *fir
 void page_samples(FILE *out, const report *r) {
     const report_run *first = NULL;
     aligner *a = malloc(sizeof *a);
-    for (int i = 0; !first && i < r->n_variants; i++) first = sample_run(&r->variant[i]);
+    for (int i = 0; !first && i < r->n_variants; i++) first = report_first_run(&r->variant[i], has_samples);
     if (first && a) {
         const size_t n = first->n_samples < SHOWN ? first->n_samples : SHOWN, open = n < OPEN ? n : OPEN;
         write_introduction(out, r, first);

@@ -141,6 +141,13 @@ report_fate report_fate_of(const report_run *r) {
     return strcmp(r->status, "interrupted") == 0 ? REPORT_INTERRUPTED : REPORT_GOING;
 }
 
+const report_run *report_first_run(const report_variant *v, bool (*has)(const report_run *r)) {
+    for (int i = 0; i < v->n; i++) {
+        if (has(v->run[i])) return v->run[i];
+    }
+    return NULL;
+}
+
 int64_t report_last_step(const report_run *r) {
     const int64_t last = r->train.n ? r->train.at[r->train.n - 1].step : 0;
     return r->step > last ? r->step : last;

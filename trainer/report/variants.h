@@ -105,6 +105,9 @@ double report_value(const report *r, const report_run *run, const report_point *
 
 report_fate report_fate_of(const report_run *r);
 
+/* The first run of a variant with a property; NULL: none. */
+const report_run *report_first_run(const report_variant *v, bool (*has)(const report_run *r));
+
 /* The last recorded update of the run. */
 int64_t report_last_step(const report_run *r);
 
