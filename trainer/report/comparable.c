@@ -285,7 +285,7 @@ void report_difference(const report *r, int variant, const report_keys *keys, ch
 
 /* ---- Ranking ----------------------------------------------------------------------------------------------------- */
 
-/* What a number depends on besides the quality of the model. */
+/* A number may depend on these besides the quality of the model. */
 typedef enum aspect { TASK, TRAIN_DATA, VALID_DATA, TEST_DATA, TOKENS, VOCABULARY, SMOOTHING, ASPECTS } aspect;
 
 static const struct {

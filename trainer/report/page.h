@@ -33,7 +33,7 @@ extern const char page_script[], page_script_hash[];
 
 /* The results in a paragraph of plain words. */
 void page_summary(FILE *out, const report *r);
-/* What a figure shows and what to see in it. */
+/* Says what a figure shows and what to see in it. */
 void page_caption(FILE *out, const report *r, const report_figures *f, report_group group);
 
 /* Translations with their mistakes marked; nothing if there are none. */

@@ -390,7 +390,7 @@ static int write_script(FILE *out, const panel *p, const report *r, const panel_
     return status;
 }
 
-/* ---- For those who do not see it --------------------------------------------------------------------------------- */
+/* ---- For screen readers ------------------------------------------------------------------------------------------ */
 
 /* Writes the label: "Training loss against update. AdaMod: from 4.02 to 0.612. Adam: diverged." */
 static void describe(const panel *p, const report *r, const panel_blocks *b, report_drawing *d) {

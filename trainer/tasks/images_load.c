@@ -1,4 +1,4 @@
-/* images_load.c - the pictures of a recipe, and which of them are for what: see images.h. */
+/* images_load.c - reads the pictures of a recipe and divides them into splits. */
 #include "tasks/images.h"
 
 #include "core/error.h"

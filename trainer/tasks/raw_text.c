@@ -124,7 +124,7 @@ static int parse_pairs(adamod__buffer text[KINDS][RAW_SIDES], const char *const 
     if (!kept) return 0;
     const corpus_options as_is = {.unit = TEXT_WORDS, .empty = CORPUS_REFUSE};
     if (parse_kind(text[RAW], paths, &as_is, kept) == 0 && kept->n == out->n) return 0;
-    if (kept->n) adamod__refuse("%s: pairs were left out", paths[RAW_SOURCE]); /* cannot be */
+    if (kept->n) adamod__refuse("%s: pairs were left out", paths[RAW_SOURCE]); /* never happens */
     corpus_text_free(kept);
     corpus_text_free(out);
     return -1;
