@@ -4,7 +4,7 @@
     python3 bench/step_time.py [--seconds S] [--threads N] [--device cuda]
 
 On the CPU, milliseconds are the best of the steps that fit into S seconds. On a GPU they are the median of several
-times, each of as many steps in a row as take some 50 ms between two events, so that what Python does is in them; the
+measurements, each of about 50 ms of steps in a row between two events, so they include the time of Python; the
 contestants take turns, for S seconds each. "x published" is how many times faster AdaMod is than the published formula,
 "x AdamW" the same for AdamW for each byte moved: AdaMod has one state more. "Python" is what a step costs whatever the
 size: it is measured with arrays of one element each. "graph" is AdaMod's step replayed from a CUDA graph.
@@ -93,7 +93,7 @@ def best(make, shapes, seconds):
 
 
 class OnGpu:
-    """A step, or what else is called in its place, timed with events."""
+    """Times a call, such as a step, with events."""
 
     def __init__(self, call):
         self.call, self.times = call, []

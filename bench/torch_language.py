@@ -22,7 +22,7 @@ class LanguageModel:
         like = weights["decoder.bias"]
         self.states = [tuple(like.new_zeros((1, config["columns"], n)).detach() for _ in "hc") for n in units]
 
-    # What is drawn, as factors: 0, or 1 / (1 - p). Tests give others.
+    # Dropout factors: 0, or 1 / (1 - p). Tests give others.
 
     def mask(self, name, shape):
         """None: nothing is dropped."""

@@ -89,7 +89,7 @@ def one_line(error, most):
 
 
 def settle():
-    """What was freed goes back to the system, and no longer counts."""
+    """Returns freed memory to the system, so that it no longer counts."""
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)
@@ -99,7 +99,7 @@ def settle():
 
 
 class Kind:
-    """What a model is for a peer. A batch has count, the targets that the loss is divided by, as a tensor, rows with their
+    """A kind of model. A batch has count, the targets that the loss is divided by, as a tensor, rows with their
     padding (0: there is none), and, for CUDA graphs, clone() and copy_from(other)."""
 
     def open(self, config, weights, arrays, device):
@@ -112,11 +112,11 @@ class Kind:
         return batches
 
     def convolutions(self, model, batch):
-        """Seconds of those of a step alone, forward and backward, on a CPU; 0: there are none."""
+        """Seconds of a step's convolutions alone, forward and backward, on a CPU; 0: there are none."""
         return 0
 
     def describe(self):
-        """What else the program is told."""
+        """Further facts for the program."""
         return {}
 
 
@@ -258,7 +258,7 @@ class DevicePeer(Peer):
             self.graph.replay()
 
     def burst(self, first, steps):
-        """Seconds of so many steps, without a wait in between."""
+        """Seconds of the steps, without a wait in between."""
         for i in range(-self.WARM_STEPS, steps):
             if i == 0:
                 torch.cuda.synchronize()

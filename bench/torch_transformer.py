@@ -25,7 +25,7 @@ def pad(rows, ranges, fill):
 
 
 def grow(x, rows, columns, fill):
-    """A matrix with at least so many rows and columns."""
+    """Pads a matrix to at least these rows and columns."""
     return F.pad(x, (0, max(columns - x.shape[1], 0), 0, max(rows - x.shape[0], 0)), value=fill)
 
 

@@ -1,7 +1,7 @@
 """The trainer's ResNet, DenseNet and MLP in PyTorch, with the trainer's names and its weights: the peer of `adamod bench train`,
 which has this file in itself and runs it, and the truth of tests/trainer/test_torch_vision.py.
 
-What there is of blocks, norms and layers follows from the names of the weights. On a GPU arrays are channels-last; on a CPU
+Blocks, norms and layers follow from the names of the weights. On a GPU arrays are channels-last; on a CPU
 they are so or not, whichever is faster. Images are normalised and on the device before anything is measured.
 
 SPDX-License-Identifier: MIT
@@ -115,7 +115,7 @@ class Images:
 
 
 def seconds(model, batch):
-    """Of a step that changes no weights."""
+    """Seconds of a step that changes no weights."""
     start = time.perf_counter()
     model.loss(batch).backward()
     return time.perf_counter() - start

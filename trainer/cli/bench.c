@@ -1,7 +1,3 @@
-/* Clock, quantiles, warnings of the benchmarks.
- *
- * SPDX-License-Identifier: MIT
- */
 #define _GNU_SOURCE
 #include "cli/bench.h"
 

@@ -1,7 +1,4 @@
-/* adamod bench comm: how fast ranks add up arrays, in the fixed order and in MPI's own, against a copy in memory.
- *
- * SPDX-License-Identifier: MIT
- */
+/* adamod bench comm: how fast ranks add up arrays, in the fixed order and in MPI's own, against a copy in memory. */
 #include "support/clock.h"
 #include "cli/bench.h"
 #include "cli/ranks.h"
@@ -9,17 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_MIB, FLAG_REPEAT, FLAG_JSON, FLAG_HELP };
-static const cli_flag flags[] = {{"mib", "N", "the largest array, in MiB (64)"},
-                                 {"repeat", "N", "number of measurements of each (10)"},
-                                 {"json", NULL, "print one JSON object"},
-                                 CLI_HELP_FLAG,
-                                 {0}};
-
 typedef struct arguments {
     int64_t mib, repeat;
     bool json;
 } arguments;
+
+static const cli_flag flags[] = {
+    CLI_WHOLE("mib", "N", "the largest array, in MiB (64)", arguments, mib, 1, 4096),
+    CLI_WHOLE("repeat", "N", "number of measurements of each (10)", arguments, repeat, 1, 1000),
+    CLI_SWITCH("json", "print one JSON object", arguments, json),
+    CLI_HELP_FLAG,
+    {0}};
+
+static const cli_syntax syntax = {
+    .command = "bench comm",
+    .help =
+        "usage: adamod bench comm [--mib N] [--repeat N] [--json]      started by mpirun\n\n"
+        "Times sums of arrays over ranks: in the fixed order of train.sum ordered, which gives the same bits for any\n"
+        "number of ranks, and by MPI_Allreduce. For comparison, all ranks copy the array in memory at the same time.\n"
+        "Speeds are bytes of the array per second.\n\n",
+    .flags = flags};
 
 enum { ORDERED, FAST, COPY, WAYS };
 static const char *const ways[WAYS] = {"ordered", "mpi", "copy"};
@@ -28,31 +34,6 @@ typedef struct measured {
     size_t bytes;
     double seconds[WAYS]; /* medians, of the slowest rank */
 } measured;
-
-static void print_help(void) {
-    printf(
-        "usage: adamod bench comm [--mib N] [--repeat N] [--json]      started by mpirun\n\n"
-        "Times sums of arrays over ranks: in the fixed order of train.sum ordered, which gives the same bits for any\n"
-        "number of ranks, and by MPI_Allreduce. For comparison, all ranks copy the array in memory at the same time.\n"
-        "Speeds are bytes of the array per second.\n\n");
-    cli_print_flags(stdout, flags);
-}
-
-/* Exit status, or -1 to go on. */
-static int parse(int argc, char **argv, arguments *a) {
-    cli_parser p = {.command = "bench comm", .flags = flags, .argc = argc, .argv = argv};
-    *a = (arguments){.mib = 64, .repeat = 10};
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == CLI_OPERAND) return cli_usage("bench comm", "unexpected argument '%.40s'", p.value);
-        if (flag == FLAG_HELP) return print_help(), 0;
-        if (flag == FLAG_JSON) a->json = true;
-        if (flag == FLAG_MIB && !cli_parse_int("bench comm", "mib", p.value, 1, 4096, &a->mib)) return CLI_USAGE;
-        if (flag == FLAG_REPEAT && !cli_parse_int("bench comm", "repeat", p.value, 1, 1000, &a->repeat))
-            return CLI_USAGE;
-    }
-    return -1;
-}
 
 static void run(comm *c, int way, float *x, float *copy, int64_t n) {
     if (way == COPY) memcpy(copy, x, (size_t)n * sizeof *x);
@@ -67,7 +48,7 @@ static double slowest(comm *c, double seconds, double *all) {
     return seconds;
 }
 
-/* In turns, so that what else the machine does meets all of them. */
+/* In turns, so that other load on the machine affects all of them. */
 static void measure(comm *c, float *x, float *copy, double *of_ranks, double *times, int repeat, measured *m) {
     const int64_t n = (int64_t)(m->bytes / sizeof *x);
     for (int i = -1; i < repeat; i++) { /* the first is not counted */
@@ -119,11 +100,11 @@ static int bench(comm *c, const arguments *a) {
 
 int cli_bench_comm(int argc, char **argv) {
     comm *c;
-    arguments a;
+    arguments a = {.mib = 64, .repeat = 10};
     char told[64];
     int status = ranks_join("bench comm", &c);
     if (status) return status;
-    status = parse(argc, argv, &a);
+    status = cli_parse(&syntax, argc, argv, &a);
     snprintf(told, sizeof told, "%lld %lld", (long long)a.mib, (long long)a.repeat);
     status = ranks_agree("bench comm", c, status, told);
     if (status < 0) status = c ? bench(c, &a) : cli_usage("bench comm", "needs ranks: mpirun -n 2 adamod bench comm");

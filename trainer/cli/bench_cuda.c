@@ -1,12 +1,9 @@
 /* `adamod optim bench --device cuda`: a step against what the GPU's memory allows, and against PyTorch on the same GPU.
  *
- * The yardstick is a copy within the device in the same run: a step that moves B bytes cannot take less time than a copy
- * that reads and writes B together. Rules that need sums over whole arrays before an element can move read some of them
+ * The yardstick is a copy within the device in the same run: a step that moves B bytes takes at least as long as a copy that
+ * reads and writes B bytes together. Rules that need sums over whole arrays before an element can move read some of them
  * more than once, which B counts. Steps are replays of a captured graph between two events; "eager" is the time of one
- * of many calls of adamod_step in a row. Contestants take turns; times are medians.
- *
- * SPDX-License-Identifier: MIT
- */
+ * of many calls of adamod_step in a row. Contestants take turns; times are medians. */
 #define _GNU_SOURCE
 #include "cli/cli.h"
 #include "core/error.h"
@@ -14,6 +11,7 @@
 #include "cli/bench.h"
 #include "support/clock.h"
 #include "optim/optim.h"
+#include "support/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +32,10 @@ typedef struct contestant {
 } contestant;
 
 typedef struct cuda_bench {
-    const bench_cuda_request *ask;
+    const bench_optim_request *ask;
     adamod_cuda_device device;
     bench_torch *torch;
-    int types;        /* of those in the table: states in 8 bits come last, and not with every rule */
+    int types;        /* rows of the table: the last, states in 8 bits, not with every rule */
     const char *same; /* the rule, if torch runs it, too */
     bench_verdict goals[6];
     double copy_rate; /* bytes read and written in a second; of the last case */
@@ -50,41 +48,38 @@ static const char *const type_names[TYPES] = {"f32", "bf16", "bf16, f32 master",
 
 enum { BIG_TENSORS = 186 };
 
-static int add_shape(bench_shape *shapes, int n, int64_t rows, int64_t cols) {
-    shapes[n] = cols ? (bench_shape){2, {rows, cols}} : (bench_shape){1, {rows}};
-    return n + 1;
-}
+/* The arrays of a layer's parts, in multiples of the model's width; no columns: a vector. */
+typedef struct layer_part {
+    int n;
+    struct {
+        int rows, columns;
+    } array[4];
+} layer_part;
+static const layer_part attention = {4, {{3, 1}, {3, 0}, {1, 1}, {1, 0}}};
+static const layer_part feed_forward = {4, {{4, 1}, {4, 0}, {1, 4}, {1, 0}}};
+static const layer_part norm = {2, {{1, 0}, {1, 0}}};
 
-static int add_attention(bench_shape *shapes, int n, int64_t d) {
-    n = add_shape(shapes, n, 3 * d, d);
-    n = add_shape(shapes, n, 3 * d, 0);
-    n = add_shape(shapes, n, d, d);
-    return add_shape(shapes, n, d, 0);
-}
-
-static int add_norms(bench_shape *shapes, int n, int64_t d, int norms) {
-    for (int i = 0; i < 2 * norms; i++) n = add_shape(shapes, n, d, 0);
-    return n;
-}
-
-static int add_layer(bench_shape *shapes, int n, int64_t d, int64_t ffn, int attentions) {
-    for (int i = 0; i < attentions; i++) n = add_attention(shapes, n, d);
-    n = add_shape(shapes, n, ffn, d);
-    n = add_shape(shapes, n, ffn, 0);
-    n = add_shape(shapes, n, d, ffn);
-    n = add_shape(shapes, n, d, 0);
-    return add_norms(shapes, n, d, attentions + 1);
+static bench_shape *add_parts(bench_shape *to, const layer_part *p, int times) {
+    enum { WIDTH = 1024 };
+    for (int i = 0; i < times * p->n; i++) {
+        const int64_t rows = p->array[i % p->n].rows * WIDTH, columns = p->array[i % p->n].columns * WIDTH;
+        *to++ = columns ? (bench_shape){2, {rows, columns}} : (bench_shape){1, {rows}};
+    }
+    return to;
 }
 
 /* The paper's Transformer-big with 37,000 words on either side, as torch.nn.Transformer lays it out. */
 static void make_transformer_big(bench_shape shapes[BIG_TENSORS]) {
-    const int64_t d = 1024, ffn = 4096, words = 37000;
-    int n = add_shape(shapes, 0, words, d);
-    n = add_shape(shapes, n, words, d);
-    for (int i = 0; i < 6; i++) n = add_layer(shapes, n, d, ffn, 1);
-    n = add_norms(shapes, n, d, 1);
-    for (int i = 0; i < 6; i++) n = add_layer(shapes, n, d, ffn, 2);
-    add_norms(shapes, n, d, 1);
+    bench_shape *to = shapes;
+    for (int i = 0; i < 2; i++) *to++ = (bench_shape){2, {37000, 1024}};
+    for (int attentions = 1; attentions <= 2; attentions++) { /* encoder, decoder */
+        for (int layer = 0; layer < 6; layer++) {
+            to = add_parts(to, &attention, attentions);
+            to = add_parts(to, &feed_forward, 1);
+            to = add_parts(to, &norm, attentions + 1);
+        }
+        to = add_parts(to, &norm, 1);
+    }
 }
 
 static int64_t count_elements(const bench_shape *shapes, int n) {
@@ -119,7 +114,7 @@ static bench_sums sums_of(const char *rule) {
     return (bench_sums){rule, 0, 0, 0};
 }
 
-/* Bytes that a step must read and write for each element of an array with so many dimensions. */
+/* Bytes that a step must read and write for each element of an array of ndim dimensions. */
 static int bytes_of(const char *rule, bench_type type, int states, int ndim) {
     bench_sums sums = sums_of(rule);
     if (strcmp(rule, "adafactor") == 0 && ndim < 2) sums.states = 2; /* v is as large as the array */
@@ -129,7 +124,7 @@ static int bytes_of(const char *rule, bench_type type, int states, int ndim) {
     return bench_bytes(type, states) + sums.params * param + sums.grads * grad + sums.states * state;
 }
 
-static double bytes_needed(const bench_case *x, const bench_cuda_request *ask) {
+static double bytes_needed(const bench_case *x, const bench_optim_request *ask) {
     double bytes = 0;
     for (int i = 0; i < x->n_shapes; i++) {
         const bench_shape *shape = &x->shapes[i];
@@ -143,8 +138,8 @@ static double bytes_needed(const bench_case *x, const bench_cuda_request *ask) {
 
 /* ---- a contestant ---- */
 
-/* Arrays begin where memory of their own would: so many bytes in so many arrays take at most this. */
-enum { ALIGNMENT = 256 };
+enum { ALIGNMENT = 256 }; /* of each array, as if it had memory of its own */
+/* At most this many bytes. */
 static size_t padded(size_t bytes, int arrays) {
     const size_t most = bytes + (size_t)(arrays - 1) * ALIGNMENT;
     return (most + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -168,7 +163,7 @@ static void drop_contestant(contestant *c) {
     *c = (contestant){0};
 }
 
-/* Ordinary random numbers, the same ones again and again. */
+/* Fills with random numbers, repeated. */
 static int fill_arrays(contestant *c, bench_type type, size_t bytes) {
     enum { PATTERN = 1 << 24 };
     void *pattern = malloc(PATTERN);
@@ -220,9 +215,7 @@ static int make_contestant(const cuda_bench *b, const bench_case *x, contestant 
     const size_t bytes = 2 * padded((size_t)x->elements * size, x->n_shapes);
     c->period = bench_period(b->ask->rule, x);
     adamod_status status = adamod_create_on(&c->opt, b->ask->rule, b->ask->device);
-    if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "low_precision", "stochastic");
-    if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "state_type", "bf16");
-    if (!status && x->type == BENCH_Q8) status = adamod_set_text(c->opt, "state_type", "q8");
+    if (!status) status = bench_set_type(c->opt, x->type);
     if (status) return cli_library(COMMAND, status);
     int failed = tuning < 0 ? 0 : device_failed(c, gpu(c).api->tune(gpu(c).device, tuning, states_of(x->type), name));
     if (!failed) failed = device_failed(c, gpu(c).api->stream_create(gpu(c).device, &c->stream));
@@ -282,9 +275,8 @@ static int make_copier(contestant *c, copier *copy) {
 
 static int time_copy(contestant *c, copier *copy, int round) {
     int failed = 0;
-    for (int i = 0; i < COPIES && !failed; i++) {
+    for (int i = 0; i < COPIES && !failed; i++)
         failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, copy->graph[i], 10, &copy->seconds[i][round]));
-    }
     return failed;
 }
 
@@ -323,7 +315,7 @@ static int run_round(const cuda_bench *b, cuda_race *race, int round) {
     race->adamw[round] = bench_torch_burst(b->torch, PEER_ADAMW);
     race->same[round] = b->same ? bench_torch_burst(b->torch, PEER_SAME) : -1;
     if (race->adamw[round] >= 0 && (!b->same || race->same[round] >= 0)) return 0;
-    return cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
+    return bench_torch_failed(b->torch);
 }
 
 typedef struct cuda_row {
@@ -347,42 +339,33 @@ static cuda_row make_row(const cuda_bench *b, cuda_race *race, int i) {
 
 static void print_row(const cuda_bench *b, const cuda_race *race, int i, const cuda_row *r) {
     const bench_case *x = &race->rows[i];
-    if (b->ask->json) {
+    const int steps = race->rounds * race->ours[i].launches;
+    const bench_column columns[] = {{"ms", "%.3f", 8, r->ms},
+                                    {"eager_ms", "%.3f", 8, r->eager_ms},
+                                    {NULL, "%.3f", 8, r->ms * r->share},
+                                    {"gb_per_s", "%.0f", 6, r->gb_per_s},
+                                    {"copy_gb_per_s", NULL, 0, 1e-9 * b->copy_rate},
+                                    {"of_copy", "%.3f", 8, r->share},
+                                    {"adamw_ms", "%.3f", 9, r->adamw_ms},
+                                    {"times_adamw", "%.2f", 8, r->times_adamw},
+                                    {"%s_ms", "%.2f", 10, r->same_ms},
+                                    {"times_%s", "%.1f", 9, r->times_same}};
+    if (b->ask->json)
         printf("{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d, "
                "\"steps\": %d",
-               x->name, type_names[x->type], x->n_shapes, (long long)x->elements, race->rounds,
-               race->rounds * race->ours[i].launches);
-        bench_json_pair("ms", r->ms);
-        bench_json_pair("eager_ms", r->eager_ms);
-        bench_json_pair("gb_per_s", r->gb_per_s);
-        bench_json_pair("copy_gb_per_s", 1e-9 * b->copy_rate);
-        bench_json_pair("of_copy", r->share);
-        bench_json_pair("adamw_ms", r->adamw_ms);
-        bench_json_pair("times_adamw", r->times_adamw);
-        bench_json_same(b->same, r->same_ms, r->times_same);
-        printf("}\n");
-    } else {
-        printf("%-22s %-16s", x->name, type_names[x->type]);
-        bench_cell(r->ms, "%.3f", 8);
-        bench_cell(r->eager_ms, "%.3f", 8);
-        bench_cell(r->ms * r->share, "%.3f", 8);
-        bench_cell(r->gb_per_s, "%.0f", 6);
-        bench_cell(r->share, "%.3f", 8);
-        bench_cell(r->adamw_ms, "%.3f", 9);
-        bench_cell(r->times_adamw, "%.2f", 8);
-        bench_cell(r->same_ms, "%.2f", 10);
-        bench_cell(r->times_same, "%.1f", 9);
-        if (race->ours[i].period > 1) printf("  %d steps", race->rounds * race->ours[i].launches);
-        printf("\n");
-    }
+               x->name, type_names[x->type], x->n_shapes, (long long)x->elements, race->rounds, steps);
+    else printf("%-22s %-16s", x->name, type_names[x->type]);
+    bench_print_columns(columns, sizeof columns / sizeof *columns, b->same, b->ask->json);
+    if (b->ask->json) printf("}");
+    else if (race->ours[i].period > 1) printf("  %d steps", steps);
+    printf("\n");
     fflush(stdout);
 }
 
 static void judge_row(cuda_bench *b, const bench_case *x, const cuda_row *r) {
     const bool resnet = strncmp(x->name, "ResNet", 6) == 0, big = strncmp(x->name, "Transformer", 11) == 0;
-    if (x->type == BENCH_Q8 && !resnet && r->adamw_ms > 0) {
+    if (x->type == BENCH_Q8 && !resnet && r->adamw_ms > 0)
         bench_judge(&b->goals[GOAL_Q8], r->adamw_ms / r->ms, x->name);
-    }
     if (x->type != BENCH_F32) return;
     if (r->times_same > 0 && big) bench_judge(&b->goals[GOAL_SAME_BIG], r->times_same, x->name);
     if (r->times_same > 0 && resnet) bench_judge(&b->goals[GOAL_SAME_RESNET], r->times_same, x->name);
@@ -392,7 +375,7 @@ static void judge_row(cuda_bench *b, const bench_case *x, const cuda_row *r) {
     if (r->times_adamw > 0) bench_judge(&b->goals[GOAL_ADAMW], r->times_adamw, x->name);
 }
 
-/* Ours in all types, the copy, and what PyTorch needs for its two. */
+/* Ours in all types, the copy, and two optimizers of PyTorch. */
 static double memory_needed(const cuda_bench *b, int64_t elements) {
     const double ours = 8 + 4 * b->ask->states + 4 + 2 * b->ask->states + 8 + 4 * b->ask->states + 8 + b->ask->states;
     return (double)elements * (ours + (b->torch ? 16 + 20 + 12 : 0)) + 2.0 * (double)COPY_BYTES + 1e9;
@@ -404,11 +387,11 @@ static int prepare_race(cuda_bench *b, cuda_race *race) {
     if (!failed) failed = make_copier(&race->ours[0], &race->copy);
     if (failed || !b->torch) return failed;
     race->torch = bench_torch_prepare(b->torch, &race->rows[0], b->same);
-    if (!race->torch) return cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
+    if (!race->torch) return bench_torch_failed(b->torch);
     return 0;
 }
 
-/* Seconds with --quick: of rounds, after the first of them; and of a contestant's first step. */
+/* Limits with --quick, in seconds: of rounds after the first, and of a contestant's first step. */
 #define QUICK_RACE 5.0
 #define QUICK_STEP 2.0
 
@@ -460,16 +443,14 @@ static int run_case(cuda_bench *b, const char *name, const bench_shape *shapes, 
     if (!failed && !bench_is_too_long(&race->rows[0], about)) failed = run_race(b, race);
     drop_copier(&race->ours[0], &race->copy);
     for (int i = 0; i < TYPES; i++) drop_contestant(&race->ours[i]);
-    if (!failed && race->torch && !bench_torch_drop(b->torch)) {
-        failed = cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
-    }
+    if (!failed && race->torch && !bench_torch_drop(b->torch)) failed = bench_torch_failed(b->torch);
     free(race);
     return failed;
 }
 
 /* ---- ways to cut the update ---- */
 
-/* One after the other, since memory may not hold all; for whoever tunes the kernels for another GPU. */
+/* One after the other, since memory may not hold all; for tuning the kernels for another GPU. */
 static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name, const bench_shape *shapes, int n) {
     enum { ROUNDS = 5, MOST = 64 };
     const bench_case x = {
@@ -491,7 +472,7 @@ static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name
     return failed;
 }
 
-/* Of the type named, or of all. */
+/* which: a type; all, if it is none. */
 static int try_tunings(const cuda_bench *b, const char *which, const char *name, const bench_shape *shapes, int n) {
     static const struct {
         const char *name;
@@ -522,9 +503,8 @@ static int run_cases(cuda_bench *b) {
     const char *tunings = strcmp(b->ask->rule, "adamod") == 0 ? getenv("ADAMOD_BENCH_TUNINGS") : NULL;
     if (tunings) return try_tunings(b, tunings, cases[1].name, cases[1].shapes, cases[1].n);
     int failed = 0;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases && !failed; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && !failed; i++)
         failed = run_case(b, cases[i].name, cases[i].shapes, cases[i].n);
-    }
     return failed;
 }
 
@@ -532,21 +512,19 @@ static int run_cases(cuda_bench *b) {
 
 static void print_setup(const cuda_bench *b, const char *why) {
     if (b->ask->json) {
-        printf("{\"version\": ");
-        cli_json_string(stdout, adamod_version_string());
-        printf(", \"rule\": ");
-        cli_json_string(stdout, b->ask->rule);
-        printf(", \"device\": ");
-        cli_json_string(stdout, b->device.name);
-        printf(", \"torch\": ");
-        if (b->torch) cli_json_string(stdout, bench_torch_version(b->torch));
-        else printf("null, \"no_torch\": ");
-        if (!b->torch) cli_json_string(stdout, why);
-        printf("}\n");
+        json j = {.spaced = true};
+        json_open(&j, '{');
+        json_pair(&j, "version", adamod_version_string());
+        json_pair(&j, "rule", b->ask->rule);
+        json_pair(&j, "device", b->device.name);
+        json_pair(&j, "torch", b->torch ? b->torch->version : NULL);
+        if (!b->torch) json_pair(&j, "no_torch", why);
+        json_close(&j, '}');
+        (void)cli_print_json(COMMAND, &j, "\n");
     } else {
         printf("adamod %s: rule %s, %d bytes an element in f32, %s\n", adamod_version_string(), b->ask->rule,
                bytes_of(b->ask->rule, BENCH_F32, b->ask->states, 2), b->device.name);
-        if (b->torch) printf("torch %s (%s)\n", bench_torch_version(b->torch), bench_torch_python(b->torch));
+        if (b->torch) printf("torch %s (%s)\n", b->torch->version, bench_torch_python(b->torch));
         else printf("torch is not measured: %s\n", why);
         const char *same = bench_title(b->same);
         printf("\n%-22s %-16s %8s %8s %8s %6s %8s %9s %8s %7s ms   x %s\n", "shape, tensors", "type", "ms/step",
@@ -555,7 +533,7 @@ static void print_setup(const cuda_bench *b, const char *why) {
     fflush(stdout);
 }
 
-int bench_cuda(const bench_cuda_request *ask) {
+int bench_cuda(const bench_optim_request *ask) {
     cuda_bench b = {.ask = ask};
     char why[512] = "--no-torch";
     adamod_option state_type = {0};
@@ -578,7 +556,7 @@ int bench_cuda(const bench_cuda_request *ask) {
     b.same = b.torch && bench_torch_has(b.torch, ask->rule) ? ask->rule : NULL;
     b.goals[GOAL_SAME_BIG] = bench_goal_same(b.same, 10);
     b.goals[GOAL_SAME_RESNET] = bench_goal_same(b.same, 50);
-    for (int i = GOAL_ADAMW; i < GOALS && b.torch; i++) bench_name_peer(&b.goals[i], bench_torch_version(b.torch));
+    for (int i = GOAL_ADAMW; i < GOALS && b.torch; i++) bench_name_peer(&b.goals[i], b.torch->version);
     print_setup(&b, why);
     const int failed = run_cases(&b);
     if (!failed && !ask->json && b.copy_rate > 0) {

@@ -1,10 +1,7 @@
 /* adamod bench decode: how fast beam search translates, and against CTranslate2.
  *
- * The model has random weights, but for those that make it end: it needs no data and no training. Contestants take
- * turns, and their translations are compared.
- *
- * SPDX-License-Identifier: MIT
- */
+ * The model has random weights, except for those that make translations end, so it needs no data and no training.
+ * Contestants take turns, and their translations are compared. */
 #define _GNU_SOURCE
 #include "support/clock.h"
 #include "core/error.h"
@@ -24,82 +21,57 @@
 
 #define COMMAND "bench decode"
 
-enum { SHAPE, DEVICE, PRECISION, SENTENCES, BEAM, BATCH, THREADS, ROUNDS, PYTHON, NO_PEER, HELP };
-static const cli_flag flags[] = {
-    {"shape", "NAME", "size of the model: tiny, small (IWSLT'14's, the default) or base"},
-    {"device", "DEVICE", "cpu (the default) or cuda"},
-    {"precision", "NAME", "on a GPU, as train.precision: full (f32, the default), tf32 or mixed (bf16)"},
-    {"sentences", "N", "number of sentences (6750 on a GPU, 200 on a CPU)"},
-    {"beam", "N", "hypotheses of beam search (5)"},
-    {"batch", "N", "most sentences at once (as translate)"},
-    {"threads", "N", "threads of each program; 0: one for each core (0)"},
-    {"rounds", "N", "number of rounds; the best time counts (3)"},
-    {"python", "PROGRAM", "a Python with ctranslate2 (default: python3, then /usr/bin/python3)"},
-    {"no-peer", NULL, "do not run CTranslate2"},
-    CLI_HELP_FLAG,
-    {0},
-};
-
-typedef struct shape {
-    const char *name;
-    transformer_config config;
-} shape;
-
-static const shape shapes[] = {
-    {"tiny", {2, 2, 64, 128, 4, false, false, false, 0, 0, 0, 200, 200}},
-    {"small", {6, 6, 512, 1024, 4, false, false, false, 0, 0, 0, 10000, 10000}},
-    {"base", {6, 6, 512, 2048, 8, false, true, false, 0, 0, 0, 37000, 37000}},
+enum { TINY, SMALL, BASE };
+static const transformer_config shapes[] = {
+    [TINY] = {2, 2, 64, 128, 4, false, false, false, 0, 0, 0, 200, 200},
+    [SMALL] = {6, 6, 512, 1024, 4, false, false, false, 0, 0, 0, 10000, 10000},
+    [BASE] = {6, 6, 512, 2048, 8, false, true, false, 0, 0, 0, 37000, 37000},
 };
 
 typedef struct request {
-    const shape *shape;
     const char *device, *python;
-    nn_precision precision;
+    int shape, precision;
     bool no_peer;
     int64_t sentences, beam, batch, threads, rounds;
 } request;
 
 /* ---- the request ---- */
 
-static int read_word(request *ask, int flag, const char *value) {
-    static const char *const precisions[] = {[NN_FULL] = "full", [NN_TF32] = "tf32", [NN_MIXED] = "mixed"};
-    if (flag == DEVICE) {
-        ask->device = value;
-        return 0;
-    }
-    for (int i = 0; flag == PRECISION && i < 3; i++) {
-        if (strcmp(value, precisions[i]) == 0) return ask->precision = (nn_precision)i, 0;
-    }
-    for (size_t i = 0; flag == SHAPE && i < sizeof shapes / sizeof *shapes; i++) {
-        if (strcmp(value, shapes[i].name) == 0) return ask->shape = &shapes[i], 0;
-    }
-    return flag == SHAPE ? cli_usage(COMMAND, "--shape is '%.40s', expected tiny, small or base", value)
-                         : cli_usage(COMMAND, "--precision is '%.40s', expected full, tf32 or mixed", value);
+static const char *const shape_names[] = {[TINY] = "tiny", [SMALL] = "small", [BASE] = "base", NULL};
+static const char *const precisions[] = {[NN_FULL] = "full", [NN_TF32] = "tf32", [NN_MIXED] = "mixed", NULL};
+
+static int refuse_operand(void *to, const char *value) {
+    (void)to;
+    return cli_unexpected(COMMAND, value);
 }
 
-static int read_flag(request *ask, int flag, const char *value) {
-    switch (flag) {
-        case CLI_BAD: return CLI_USAGE;
-        case CLI_OPERAND: return cli_usage(COMMAND, "unexpected argument '%.80s'", value);
-        case SENTENCES: return cli_parse_int(COMMAND, "sentences", value, 1, 1000000, &ask->sentences) ? 0 : CLI_USAGE;
-        case BEAM: return cli_parse_int(COMMAND, "beam", value, 1, 64, &ask->beam) ? 0 : CLI_USAGE;
-        case BATCH: return cli_parse_int(COMMAND, "batch", value, 1, 4096, &ask->batch) ? 0 : CLI_USAGE;
-        case THREADS: return cli_parse_int(COMMAND, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
-        case ROUNDS: return cli_parse_int(COMMAND, "rounds", value, 1, 1000, &ask->rounds) ? 0 : CLI_USAGE;
-        case PYTHON: ask->python = value; return 0;
-        case NO_PEER: ask->no_peer = true; return 0;
-        default: return read_word(ask, flag, value);
-    }
-}
+static const cli_flag flags[] = {
+    CLI_CHOICE("shape", "NAME", "size of the model: tiny, small (IWSLT'14's, the default) or base", request, shape,
+               shape_names),
+    CLI_TEXT("device", "DEVICE", "cpu (the default) or cuda", request, device),
+    CLI_CHOICE("precision", "NAME", "on a GPU, as train.precision: full (f32, the default), tf32 or mixed (bf16)",
+               request, precision, precisions),
+    CLI_WHOLE("sentences", "N", "number of sentences (6750 on a GPU, 200 on a CPU)", request, sentences, 1, 1000000),
+    CLI_WHOLE("beam", "N", "hypotheses of beam search (5)", request, beam, 1, 64),
+    CLI_WHOLE("batch", "N", "most sentences at once (as translate)", request, batch, 1, 4096),
+    CLI_WHOLE("threads", "N", "threads of each program; 0: one for each core (0)", request, threads, 0, 1024),
+    CLI_WHOLE("rounds", "N", "number of rounds; the best time counts (3)", request, rounds, 1, 1000),
+    CLI_TEXT("python", "PROGRAM", "a Python with ctranslate2 (default: python3, then /usr/bin/python3)", request,
+             python),
+    CLI_SWITCH("no-peer", "do not run CTranslate2", request, no_peer),
+    CLI_HELP_FLAG,
+    {0},
+};
 
-static void print_help(void) {
-    printf("usage: adamod bench decode [--shape tiny|small|base] [--device cpu|cuda] [--beam N] ...\n\n"
-           "Translates random sentences of about 25 tokens with a Transformer of random weights, whose translations\n"
-           "are about as long, and prints sentences per second, the best of some rounds. If Python can import\n"
-           "ctranslate2, CTranslate2 translates the same sentences in turns, in f32 with the same weights, beam and\n"
-           "number of threads, and the share of equal translations is printed.\n\n");
-    cli_print_flags(stdout, flags);
-}
+static const cli_syntax syntax = {
+    .command = COMMAND,
+    .help = "usage: adamod bench decode [--shape tiny|small|base] [--device cpu|cuda] [--beam N] ...\n\n"
+            "Translates random sentences of about 25 tokens with a Transformer of random weights, whose translations\n"
+            "are about as long, and prints sentences per second, the best of some rounds. If Python can import\n"
+            "ctranslate2, CTranslate2 translates the same sentences in turns, in f32 with the same weights, beam and\n"
+            "number of threads, and the share of equal translations is printed.\n\n",
+    .flags = flags,
+    .operand = refuse_operand};
 
 /* ---- sentences ---- */
 
@@ -116,7 +88,7 @@ static void free_text(text *t) {
     free(t->at);
 }
 
-/* Lengths as of speech: their logarithm is normal. */
+/* The logarithm of the lengths is normal, as in speech. */
 static bool make_text(text *t, int64_t n, int vocabulary) {
     enum { LENGTHS = 1, WORDS };
     *t = (text){.n = n};
@@ -150,8 +122,8 @@ static bool ends_with(const char *name, const char *end) {
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* Blocks that change little let the position through to the output, where the row of the end is turned from position 0
- * towards position 64: its score rises with the length, and with the token before by chance. */
+/* With small block outputs, the position reaches the output layer. There the row of the end token points from position 0
+ * to position 64, so its score rises with the length, and varies with the token before. */
 static void make_it_end(nn_params *p, const transformer_config *c) {
     static const char *const blocks[] = {"self_out.weight", "cross_out.weight", "ffn_out.weight"};
     for (int i = 0; i < p->n; i++) {
@@ -205,14 +177,13 @@ static int take(void *context, int64_t i, int place) {
     return 0;
 }
 
-/* Seconds: by the clock, and of processors. */
+/* Wall-clock and processor time. */
 typedef struct seconds {
     double clock, processor;
 } seconds;
 
 static seconds now(void) { return (seconds){clock_seconds(), clock_read(CLOCK_PROCESS_CPUTIME_ID)}; }
 
-/* Each the best so far. */
 static void keep_best(seconds *best, double clock, double processor) {
     if (best->clock == 0 || clock < best->clock) best->clock = clock;
     if (best->processor == 0 || processor < best->processor) best->processor = processor;
@@ -237,14 +208,8 @@ typedef struct peer {
     double equal;
 } peer;
 
-static double number(const peer *x, const char *key) {
-    char digits[64] = "";
-    bench_python_get(x->process, key, digits, sizeof digits);
-    return strtod(digits, NULL);
-}
-
 static int write_model(const char *path, const request *ask, const nn_params *p, const text *t) {
-    const transformer_config *c = &ask->shape->config;
+    const transformer_config *c = &shapes[ask->shape];
     char numbers[5][24];
     const adamod__st_pair meta[] = {{"layers", numbers[0]},     {"heads", numbers[1]}, {"beam", numbers[2]},
                                     {"max_length", numbers[3]}, {"batch", numbers[4]}, {"device", "\"cpu\""},
@@ -265,7 +230,7 @@ static int write_model(const char *path, const request *ask, const nn_params *p,
     return status ? -1 : 0;
 }
 
-/* A peer that cannot be started is told, and left out. */
+/* Says so if it cannot be started. */
 static void start_peer(peer *x, const request *ask, const nn_params *p, const text *t, int threads) {
     static const char *const trials[BENCH_TRIALS] = {BENCH_WAIT_ASLEEP};
     snprintf(x->folder, sizeof x->folder, "/tmp/adamod-decode-XXXXXX");
@@ -289,7 +254,7 @@ static void stop_peer(peer *x) {
     rmdir(x->folder);
 }
 
-/* The share of translations that are the same. */
+/* The share of equal translations. */
 static double compare(const char *path, const text *t, const answers *a) {
     FILE *file = fopen(path, "r");
     char *line = NULL;
@@ -312,11 +277,10 @@ static double compare(const char *path, const text *t, const answers *a) {
 }
 
 static int ask_peer(peer *x, const text *t, const answers *a) {
-    fprintf(bench_python_request(x->process), "{\"file\": \"%s\"}\n", x->output);
-    if (!bench_python_answer(x->process))
+    if (!bench_python_ask(x->process, "{\"file\": \"%s\"}\n", x->output))
         return cli_fail(COMMAND, "CTranslate2 in %s: %s", bench_python_name(x->process),
                         bench_python_error(x->process));
-    keep_best(&x->best, number(x, "seconds"), number(x, "processor"));
+    keep_best(&x->best, bench_python_number(x->process, "seconds"), bench_python_number(x->process, "processor"));
     x->equal = compare(x->output, t, a);
     return 0;
 }
@@ -361,9 +325,9 @@ static int measure(const request *ask, const text *t, nn_params *params, answers
 }
 
 static int run(const request *ask, const text *t, nn_params *params, adamod_pool *pool) {
-    const transformer_config *c = &ask->shape->config;
+    const transformer_config *c = &shapes[ask->shape];
     const double start = clock_seconds();
-    adamod_status failed = nn_params_to_device(params, ask->device, ask->precision);
+    adamod_status failed = nn_params_to_device(params, ask->device, (nn_precision)ask->precision);
     if (failed) return cli_library(COMMAND, failed);
     const int fit = decode_sentences(params, c, (int)ask->beam, MOST_OUTPUT);
     const int sentences = ask->batch ? (int)ask->batch : fit;
@@ -388,20 +352,16 @@ static int run(const request *ask, const text *t, nn_params *params, adamod_pool
 }
 
 int cli_bench_decode(int argc, char **argv) {
-    request ask = {.shape = &shapes[1], .device = "cpu", .beam = 5, .rounds = 3};
-    cli_parser p = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        if (flag == HELP) return print_help(), 0;
-        const int status = read_flag(&ask, flag, p.value);
-        if (status) return status;
-    }
+    request ask = {.shape = SMALL, .device = "cpu", .beam = 5, .rounds = 3};
+    int status = cli_parse(&syntax, argc, argv, &ask);
+    if (status >= 0) return status;
     if (!ask.sentences) ask.sentences = strcmp(ask.device, "cpu") == 0 ? 200 : 6750;
     text t = {0};
     adamod_pool *pool = NULL;
-    nn_params *params = make_model(&ask.shape->config);
-    int status = params && make_text(&t, ask.sentences, ask.shape->config.src_vocab)
-                     ? 0
-                     : cli_fail(COMMAND, "out of memory for a model of shape %s", ask.shape->name);
+    nn_params *params = make_model(&shapes[ask.shape]);
+    status = params && make_text(&t, ask.sentences, shapes[ask.shape].src_vocab)
+                 ? 0
+                 : cli_fail(COMMAND, "out of memory for a model of shape %s", shape_names[ask.shape]);
     if (!status && adamod_pool_create(&pool, (int)ask.threads)) status = cli_library(COMMAND, ADAMOD_ERROR_MEMORY);
     if (!status) status = run(&ask, &t, params, pool);
     nn_params_free(params);

@@ -1,8 +1,5 @@
-/* How long a case of `adamod optim bench` takes with rules that work on whole matrices, and how many of their steps make a
- * fair measurement.
- *
- * SPDX-License-Identifier: MIT
- */
+/* How long a case of `adamod optim bench` takes with rules that multiply matrices, and how many steps a fair measurement
+ * takes. */
 #include "cli/cli.h"
 #include "cli/optim_bench.h"
 
@@ -25,10 +22,10 @@ bool bench_multiplies(const char *rule, const bench_case *c) {
     return has_matrices(c) && (strcmp(rule, "muon") == 0 || bench_period(rule, c) > 1);
 }
 
-/* A side that is so long is a vocabulary's, which no rule has a matrix for. */
+/* No rule has a matrix for the long side of an embedding. */
 static double with_matrix(double side) { return side > BENCH_EMBEDDING ? 0 : side; }
 
-/* What products of matrices, and changes of their bases, take in proportion. */
+/* In proportion to the time of matrix products and changes of bases. */
 static double work_of(const bench_case *c) {
     double sum = 0;
     for (int i = 0; i < c->n_shapes; i++) {
@@ -40,7 +37,7 @@ static double work_of(const bench_case *c) {
     return sum;
 }
 
-/* The case with sides of at most so many; whether that is all of it. */
+/* Cuts the sides of a case. Returns whether there was nothing to cut. */
 static bool cut(const bench_case *c, int64_t side, bench_shape *shapes, bench_case *out) {
     bool whole = true;
     *out = *c;

@@ -1,14 +1,11 @@
 /* The yardstick of `adamod optim bench`: a loop that moves the bytes a step must move and does next to nothing with
  * them. For AdaMod in f32 it reads g, p, m, v and s and writes p, m, v and s, each xor g: five streams in, four out,
- * one instruction each. No optimizer with these states can be faster than its memory, and this is as fast as that goes.
+ * one instruction each. No optimizer with these states can be faster.
  *
  * bf16 is the same loop over half as many words; with masters, g and p are 16 bits wide, and the master is one more
  * among those read and written.
  *
- * The threads divide every array into equal parts, the same each time, and meet after every step.
- *
- * SPDX-License-Identifier: MIT
- */
+ * The threads divide every array into equal parts, the same each time, and meet after every step. */
 #define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
@@ -85,8 +82,8 @@ void bench_fill(void *array, size_t bytes, bench_type type, uint64_t seed) {
 typedef uint32_t line __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint16_t half_line __attribute__((vector_size(32), aligned(2), may_alias));
 
-/* Asks for what comes later: near, 2 KiB ahead into the first-level cache, else 1 KiB ahead into the second. By the first a
- * loop over three arrays and more is a tenth faster on Sapphire Rapids, by the second a sixth faster on Zen 4. */
+/* Prefetches: near, 2 KiB ahead into the first-level cache, else 1 KiB ahead into the second. For three arrays and more the
+ * first is a tenth faster on Sapphire Rapids, the second a sixth faster on Zen 4. */
 INLINE void ask_for(const void *array, bool near) {
     if (near) __builtin_prefetch((const void *)((uintptr_t)array + 2048), 0, 3);
     else __builtin_prefetch((const void *)((uintptr_t)array + 1024), 0, 2);
@@ -114,14 +111,14 @@ INLINE void move_halves(const loop_set *s, int n, bool near, size_t first, size_
 }
 
 INLINE void move_all(const loop_set *s, int n, bool near, size_t first, size_t words) {
-    const loop_set copy = *s; /* which no store can change */
+    const loop_set copy = *s; /* no store can change it */
     if (s->half && near) move_halves(&copy, n, true, first, words);
     else if (s->half) move_halves(&copy, n, false, first, words);
     else if (near) move_part(&copy, n, true, first, words);
     else move_part(&copy, n, false, first, words);
 }
 
-/* The same for every instruction set. */
+/* Built for each instruction set. */
 #define MOVE(name, attribute)                                                                                          \
     attribute static void move_##name(const loop_set *s, int n, bool near, size_t first, size_t words) {               \
         switch (n) {                                                                                                   \

@@ -1,21 +1,12 @@
-/* PyTorch as a contestant of `adamod optim bench`: a Python process that is told, line by line, which of its optimizers
- * to run next, so that its measurements alternate with ours.
- *
- * SPDX-License-Identifier: MIT
- */
+/* PyTorch as a contestant of `adamod optim bench`: a Python process that is told, line by line, which of its optimizers to
+ * run next, so that its measurements alternate with ours. */
 #include "cli/optim_bench.h"
 #include "cli/bench_python.h"
+#include "cli/cli.h"
 #include "peers.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct bench_torch {
-    bench_python *process;
-    char version[64];
-    bool fused, muon, adafactor;
-    const char *same; /* what it was prepared for beside AdamW */
-};
 
 void bench_torch_stop(bench_torch *t) {
     if (!t) return;
@@ -31,9 +22,8 @@ bool bench_torch_prepare(bench_torch *t, const bench_case *c, const char *same) 
     fprintf(to, "], \"shapes\": [");
     for (int i = 0; i < c->n_shapes; i++) {
         fprintf(to, "%s[", i ? ", " : "");
-        for (int d = 0; d < c->shapes[i].ndim; d++) {
+        for (int d = 0; d < c->shapes[i].ndim; d++)
             fprintf(to, "%s%lld", d ? ", " : "", (long long)c->shapes[i].dim[d]);
-        }
         fprintf(to, "]");
     }
     fprintf(to, "]}\n");
@@ -42,17 +32,14 @@ bool bench_torch_prepare(bench_torch *t, const bench_case *c, const char *same) 
 
 double bench_torch_burst(bench_torch *t, bench_peer peer) {
     char seconds[32];
-    fprintf(bench_python_request(t->process), "{\"do\": \"time\", \"who\": \"%s\"}\n",
-            peer == PEER_ADAMW ? "adamw" : t->same);
-    if (!bench_python_answer(t->process) || !bench_python_get(t->process, "seconds", seconds, sizeof seconds))
+    if (!bench_python_ask(t->process, "{\"do\": \"time\", \"who\": \"%s\"}\n",
+                          peer == PEER_ADAMW ? "adamw" : t->same) ||
+        !bench_python_get(t->process, "seconds", seconds, sizeof seconds))
         return -1;
     return strtod(seconds, NULL);
 }
 
-bool bench_torch_drop(bench_torch *t) {
-    fprintf(bench_python_request(t->process), "{\"do\": \"drop\"}\n");
-    return bench_python_answer(t->process);
-}
+bool bench_torch_drop(bench_torch *t) { return bench_python_ask(t->process, "{\"do\": \"drop\"}\n"); }
 
 static bool says(const bench_torch *t, const char *what) {
     char answer[16] = "";
@@ -78,11 +65,13 @@ bench_torch *bench_torch_start(const char *python, int threads, const char *devi
 }
 
 const char *bench_torch_python(const bench_torch *t) { return bench_python_name(t->process); }
-const char *bench_torch_version(const bench_torch *t) { return t->version; }
-bool bench_torch_fused(const bench_torch *t) { return t->fused; }
+
 bool bench_torch_has(const bench_torch *t, const char *rule) {
     if (strcmp(rule, "muon") == 0) return t->muon;
     if (strcmp(rule, "adafactor") == 0) return t->adafactor;
     return strcmp(rule, "adamod") == 0;
 }
-const char *bench_torch_error(const bench_torch *t) { return bench_python_error(t->process); }
+
+int bench_torch_failed(const bench_torch *t) {
+    return cli_fail("optim bench", "%s: %s", bench_torch_python(t), bench_python_error(t->process));
+}

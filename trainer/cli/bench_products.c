@@ -1,10 +1,6 @@
-/* The matrix products of a training step and nothing else: what the matrix library takes for these shapes. Every linear
- * node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, and so has a convolution, with gathered pixels for
- * x; an lstm has them of its input and of its state. All read and write the same few arrays, which caches may hold: the
- * library at its best.
- *
- * SPDX-License-Identifier: MIT
- */
+/* The matrix products of a training step alone: the matrix library's time for these shapes. Every linear node has three,
+ * y = x W^T forward, dx = dy W and dW = dy^T x backward. So has a convolution, with gathered pixels for x. An lstm has them
+ * for its input and for its state. All use the same few arrays, which caches may hold: the library at its best. */
 #include "cli/bench_train.h"
 #include "cli/bench.h"
 #include "support/clock.h"
@@ -26,7 +22,7 @@ static float *make(int64_t count, uint64_t seed) {
     return p;
 }
 
-/* Of a product, in a batch; NULL: all that there is room for. */
+/* Rows of a product in a batch; NULL: the capacity. */
 static int64_t rows_of(const nn_profile_product *l, const bench_batch *b) {
     const int64_t rows = l->rows > 0 && b ? bench_batch_rows(b, l->rows) : -1;
     return (rows < 0 ? l->capacity : rows) * l->pixels;
@@ -75,9 +71,8 @@ void bench_products_free(bench_products *p) {
 double bench_products_flops(const experiment *s, const bench_batch *b) {
     double flops = 0;
     nn_profile_product l;
-    for (int i = 0; nn_profile_product_at(s->graph, i, &l); i++) {
+    for (int i = 0; nn_profile_product_at(s->graph, i, &l); i++)
         flops += 3 * 2.0 * (double)rows_of(&l, b) * (double)l.out * (double)l.in;
-    }
     return flops;
 }
 

@@ -1,7 +1,3 @@
-/* A Python process that answers requests, line by line.
- *
- * SPDX-License-Identifier: MIT
- */
 #define _GNU_SOURCE
 #include "cli/bench_python.h"
 #include "core/error.h"
@@ -10,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +18,12 @@ struct bench_python {
     pid_t pid;
     FILE *to, *from;
     char name[256], settings[128], error[512], *line;
-    char passed_over[512]; /* why those that come before it were not taken; "": it is the first */
+    char passed_over[512]; /* why those before it were not taken; "": it is the first */
     size_t capacity;
 };
 
 /* ---- the process ---- */
 
-/* What to run, and how. */
 typedef struct command {
     const char *script, *argument;
     int threads;
@@ -41,12 +37,11 @@ static void run_python(const char *python, const command *c, pid_t parent, int i
         if (c->settings[i]) putenv((char *)(uintptr_t)c->settings[i]);
     }
     setenv("OPENBLAS_NUM_THREADS", count, 1); /* torch can be built with an OpenBLAS that heeds nothing else */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);         /* what it does may take minutes, and nothing of it is kept */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);         /* its work may take minutes, and is of no use then */
     if (getppid() != parent) _exit(127);
     const int nowhere = open("/dev/null", O_WRONLY);
-    if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0) {
+    if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0)
         execlp(python, python, "-c", c->script, count, c->argument, (char *)NULL);
-    }
     _exit(127);
 }
 
@@ -99,12 +94,26 @@ static bool read_answer(bench_python *p) {
     return !bench_python_get(p, "error", p->error, sizeof p->error);
 }
 
+double bench_python_number(const bench_python *p, const char *key) {
+    char digits[64] = "";
+    bench_python_get(p, key, digits, sizeof digits);
+    return strtod(digits, NULL);
+}
+
 FILE *bench_python_request(bench_python *p) { return p->to; }
 
 bool bench_python_answer(bench_python *p) {
     if (fflush(p->to) == 0) return read_answer(p);
     snprintf(p->error, sizeof p->error, "it takes no requests: %s", strerror(errno));
     return false;
+}
+
+bool bench_python_ask(bench_python *p, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(p->to, format, arguments);
+    va_end(arguments);
+    return bench_python_answer(p);
 }
 
 /* ---- start ---- */
@@ -125,10 +134,9 @@ static bench_python *start_one(const char *python, const command *c) {
 }
 
 static double probe(bench_python *p) {
-    char seconds[32];
-    fprintf(p->to, "{\"do\": \"probe\"}\n");
-    if (!bench_python_answer(p) || !bench_python_get(p, "seconds", seconds, sizeof seconds)) return 1e9;
-    return strtod(seconds, NULL);
+    if (!bench_python_ask(p, "{\"do\": \"probe\"}\n")) return 1e9;
+    const double seconds = bench_python_number(p, "seconds");
+    return seconds > 0 ? seconds : 1e9;
 }
 
 /* Whether the second of two processes is the faster one, by the shortest of three short trials of each, in turns. */
@@ -148,7 +156,7 @@ static bool is_set(const char *setting) {
     return getenv(name) != NULL;
 }
 
-/* Starts a process with this setting, too, and returns the better of both. */
+/* Starts a second process with this setting and returns the faster one. */
 static bench_python *try_setting(bench_python *p, command *c, int trial, const char *setting) {
     c->settings[trial] = setting;
     bench_python *other = start_one(p->name, c);
@@ -164,7 +172,7 @@ bench_python *bench_python_start(const char *python, const char *script, int thr
     command c = {.script = script, .argument = argument, .threads = threads};
     bench_python *p = NULL;
     char passed_over[512] = "";
-    signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report, not the end of us */
+    signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report */
     for (int i = python ? 0 : 1; i < 3 && !p; i++) {
         const size_t used = strlen(passed_over);
         if (!(p = start_one(names[i], &c)))

@@ -1,8 +1,5 @@
-/* Runs the contestants of `adamod optim bench` in turns, one burst each, so that what else the machine does meets all
- * of them alike; the medians are the result.
- *
- * SPDX-License-Identifier: MIT
- */
+/* Runs the contestants of `adamod optim bench` in turns, one burst each, so that other load on the machine affects all of
+ * them; the medians are the result. */
 #define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
@@ -35,7 +32,8 @@ static void free_ours(bench_ours *ours) {
     *ours = (bench_ours){0};
 }
 
-static adamod_status set_types(adamod_optimizer *opt, bench_type type) {
+adamod_status bench_set_type(adamod_optimizer *opt, bench_type type) {
+    if (type == BENCH_Q8) return adamod_set_text(opt, "state_type", "q8");
     if (type != BENCH_BF16) return ADAMOD_OK;
     const adamod_status status = adamod_set_text(opt, "low_precision", "stochastic");
     return status ? status : adamod_set_text(opt, "state_type", "bf16");
@@ -77,7 +75,7 @@ static adamod_status make_set(bench_ours *ours, const bench_case *c, const char 
     if (status) return status;
     ours->optimizers[ours->sets++] = opt;
     status = adamod_set_pool(opt, ours->pool);
-    if (!status) status = set_types(opt, c->type);
+    if (!status) status = bench_set_type(opt, c->type);
     int embeddings = 0;
     if (!status) status = bench_add_embeddings(opt, rule, &embeddings);
     for (int i = 0; i < c->n_shapes && !status; i++) {
@@ -144,9 +142,8 @@ static int prepare(const bench_race *race, field *f) {
     }
     f->loop = bench_loop_create(&race->rows[0], race->states, race->threads);
     if (!f->loop) return cli_fail(COMMAND, "cannot start the loop to compare with: out of memory or threads");
-    if (race->torch && !bench_torch_prepare(race->torch, &race->rows[0], race->same)) {
-        return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
-    }
+    if (race->torch && !bench_torch_prepare(race->torch, &race->rows[0], race->same))
+        return bench_torch_failed(race->torch);
     return 0;
 }
 
@@ -157,7 +154,7 @@ static int burst(const bench_race *race, field *f, int who, double *seconds) {
     else *seconds = bench_torch_burst(race->torch, who == BENCH_ADAMW ? PEER_ADAMW : PEER_SAME);
     if (*seconds >= 0) return 0;
     if (who < BENCH_ROWS) return cli_failed(COMMAND);
-    return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
+    return bench_torch_failed(race->torch);
 }
 
 static bool is_enough(const bench_race *race, double seconds) {
@@ -165,7 +162,7 @@ static bool is_enough(const bench_race *race, double seconds) {
     return race->rounds >= MOST_ROUNDS || seconds >= race->budget;
 }
 
-/* Each round begins with another contestant. The first round, which touches all memory, is not counted. */
+/* Each round begins with another contestant. The first, which touches all memory, is not counted. */
 static int run_rounds(bench_race *race, field *f) {
     double start = clock_seconds();
     race->rounds = -1;
@@ -181,9 +178,8 @@ static int run_rounds(bench_race *race, field *f) {
         if (++race->rounds == 0) start = clock_seconds();
     }
     for (int i = 0; i < race->n_rows; i++) race->steps[i] = race->rounds * race->rows[i].sets * f->ours[i].period;
-    for (int who = 0; who < BENCH_CONTESTANTS; who++) {
+    for (int who = 0; who < BENCH_CONTESTANTS; who++)
         race->seconds[who] = takes_part(race, who) ? bench_quantile(f->samples[who], race->rounds, 0.5) : -1;
-    }
     if (race->seconds[BENCH_NEAR_LOOP] < race->seconds[BENCH_LOOP])
         race->seconds[BENCH_LOOP] = race->seconds[BENCH_NEAR_LOOP];
     return 0;
@@ -197,9 +193,7 @@ int bench_run(bench_race *race) {
     for (int i = 0; i < BENCH_ROWS; i++) free_ours(&f->ours[i]);
     bench_loop_free(f->loop);
     free(f);
-    if (!status && race->torch && !bench_torch_drop(race->torch)) {
-        return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
-    }
+    if (!status && race->torch && !bench_torch_drop(race->torch)) return bench_torch_failed(race->torch);
     return status;
 }
 

@@ -1,46 +1,59 @@
 /* adamod bench train: how fast a recipe trains, how near to the matrix library's own speed, and against PyTorch.
  *
  * The first batches of the recipe are used over and over. The contestants (a training step, its matrix products alone,
- * the same step in PyTorch) take turns, so that what else the machine does meets all of them alike.
- *
- * SPDX-License-Identifier: MIT
- */
+ * the same step in PyTorch) take turns, so that other load on the machine affects all of them. */
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "core/error.h"
 #include "cli/bench.h"
 #include "support/clock.h"
 #include "cli/phase.h"
-#include "cli/training.h"
+#include "cli/run_recipe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SET, SHAPE, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, VERBOSE, JSON, LOSSES, DUMP, HELP };
+/* ---- the request ---- */
+
+static int read_shape(void *to, const cli_flag *flag, const char *value) {
+    char names[1024];
+    if ((((bench_request *)to)->shape = bench_train_find_shape(value))) return 0;
+    return cli_usage(BENCH_TRAIN, "--%s is '%.40s', expected %s", flag->name, value,
+                     bench_train_shape_names(names, sizeof names));
+}
+
 static const cli_flag flags[] = {
-    {"set", "KEY=VALUE", "override a key of the recipe; may be repeated"},
-    {"shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121, lstm"},
-    {"threads", "N", "threads of each program; 0: one for each core (the recipe's)"},
-    {"steps", "N", "number of steps to measure (as many as fit into --seconds)"},
-    {"seconds", "N", "how long to measure (20)"},
-    TRAINING_DEVICE_FLAG,
-    {"python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)"},
-    {"no-torch", NULL, "do not run PyTorch"},
-    {"verbose", NULL, "on a GPU: also print the time of kernels by shape"},
-    {"json", "FILE", "also write all results to this file"},
-    {"losses", "N", "with --json, also the losses of N first steps, which are not measured (10)"},
-    {"dump", "FILE", "write weights, batches and the first batch's gradients without dropout (safetensors)"},
+    CLI_CHANGE("set", "KEY=VALUE", "override a key of the recipe; may be repeated", bench_request, changes, NULL),
+    CLI_READ("shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121, lstm",
+             read_shape),
+    CLI_WHOLE("threads", "N", "threads of each program; 0: one for each core (the recipe's)", bench_request, threads, 0,
+              1024),
+    CLI_WHOLE("steps", "N", "number of steps to measure (as many as fit into --seconds)", bench_request, steps, 1,
+              BENCH_MOST_STEPS),
+    CLI_WHOLE("seconds", "N", "how long to measure (20)", bench_request, seconds, 1, 86400),
+    RECIPE_DEVICE_FLAG(bench_request, changes),
+    CLI_TEXT("python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)", bench_request,
+             python),
+    CLI_SWITCH("no-torch", "do not run PyTorch", bench_request, no_torch),
+    CLI_SWITCH("verbose", "on a GPU: also print the time of kernels by shape", bench_request, verbose),
+    CLI_TEXT("json", "FILE", "also write all results to this file", bench_request, json),
+    CLI_WHOLE("losses", "N", "with --json, also the losses of N first steps, which are not measured (10)",
+              bench_request, losses, BENCH_BATCHES, BENCH_MOST_STEPS),
+    CLI_TEXT("dump", "FILE", "write weights, batches and the first batch's gradients without dropout (safetensors)",
+             bench_request, dump),
     CLI_HELP_FLAG,
     {0},
 };
 
-static void print_help(void) {
-    printf(
+_Static_assert(BENCH_BATCHES == 10, "the text below names it");
+static const cli_syntax syntax = {
+    .command = BENCH_TRAIN,
+    .help =
         "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
         "       adamod bench train --shape small|base|big|resnet34|densenet121|lstm [--device cuda] ...\n\n"
-        "Trains on the recipe's first %d batches, over and over, and prints the speed: milliseconds per step (median\n"
+        "Trains on the recipe's first 10 batches, over and over, and prints the speed: milliseconds per step (median\n"
         "and quartiles), tokens or images per second, GFLOP/s of the matrix products without attention's, their share\n"
         "of the matrix library's own speed on these shapes, the optimizer's share of the time, and memory.\n"
         "If Python can import torch, the same model with the same weights takes the same steps in PyTorch with its\n"
@@ -48,56 +61,11 @@ static void print_help(void) {
         "first batch must agree.\n\n"
         "On a GPU the share is relative to the speed of one large matrix product, time is shown by kind of kernel,\n"
         "and PyTorch runs twice: step by step, and compiled as one CUDA graph.\n\n",
-        BENCH_BATCHES);
-    cli_print_flags(stdout, flags);
-}
+    .flags = flags,
+    .takes = CLI_ONE_OPERAND,
+    .operands = offsetof(bench_request, recipe)};
 
-/* ---- the request ---- */
-
-static int read_flag(bench_request *ask, recipe *r, int flag, const char *value) {
-    char names[1024];
-    switch (flag) {
-        case CLI_BAD: return CLI_USAGE;
-        case CLI_OPERAND:
-            if (ask->recipe) return cli_usage(BENCH_TRAIN, "unexpected argument '%.80s'", value);
-            ask->recipe = value;
-            return 0;
-        case SET:
-            if (r && recipe_set(r, value)) return cli_refused(BENCH_TRAIN);
-            return 0;
-        case THREADS: return cli_parse_int(BENCH_TRAIN, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
-        case STEPS: return cli_parse_int(BENCH_TRAIN, "steps", value, 1, BENCH_MOST_STEPS, &ask->steps) ? 0 : CLI_USAGE;
-        case SECONDS: return cli_parse_int(BENCH_TRAIN, "seconds", value, 1, 86400, &ask->seconds) ? 0 : CLI_USAGE;
-        case SHAPE:
-            ask->shape = bench_train_find_shape(value);
-            if (ask->shape) return 0;
-            return cli_usage(BENCH_TRAIN, "--shape is '%.40s', expected %s", value,
-                             bench_train_shape_names(names, sizeof names));
-        case DEVICE:
-            if (r && training_device(r, value)) return cli_refused(BENCH_TRAIN);
-            return 0;
-        case PYTHON: ask->python = value; return 0;
-        case NO_TORCH: ask->no_torch = true; return 0;
-        case VERBOSE: ask->verbose = true; return 0;
-        case JSON: ask->json = value; return 0;
-        case LOSSES:
-            return cli_parse_int(BENCH_TRAIN, "losses", value, BENCH_BATCHES, BENCH_MOST_STEPS, &ask->losses)
-                       ? 0
-                       : CLI_USAGE;
-        default: ask->dump = value; return 0;
-    }
-}
-
-/* One pass over the arguments; r NULL: without what changes the recipe, which is not loaded yet. *help: it was asked
- * for and printed. */
-static int parse(int argc, char **argv, bench_request *ask, recipe *r, bool *help) {
-    cli_parser parser = {.command = BENCH_TRAIN, .flags = flags, .argc = argc, .argv = argv};
-    *ask = (bench_request){.threads = -1, .seconds = 20, .losses = BENCH_BATCHES};
-    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
-        if (flag == HELP) return print_help(), *help = true, 0;
-        const int status = read_flag(ask, r, flag, parser.value);
-        if (status) return status;
-    }
+static int check_request(const bench_request *ask) {
     if (ask->recipe && ask->shape) return cli_usage(BENCH_TRAIN, "expected a recipe or --shape, not both");
     if (ask->recipe || ask->shape) return 0;
     return cli_usage(BENCH_TRAIN, "needs a recipe, say recipes/demo.yaml, or --shape small");
@@ -108,22 +76,18 @@ static int read_recipe(const bench_request *ask, recipe *r) {
     return recipe_parse(r, ask->shape->recipe, strlen(ask->shape->recipe), ask->shape->name);
 }
 
-/* folder: where data of a shape are, to be dropped once they were read. */
-static int load_recipe(int argc, char **argv, bench_request *ask, recipe *r, char folder[512], bool *help) {
+/* folder: receives the folder of a shape's data, to be dropped once they were read. */
+static int load_recipe(const bench_request *ask, recipe *r, char folder[512]) {
     if (recipe_defaults(r, tasks_all)) return cli_failed(BENCH_TRAIN);
-    int status = parse(argc, argv, ask, NULL, help);
-    if (status || *help) return status;
-    if (read_recipe(ask, r)) return cli_refused(BENCH_TRAIN);
-    if ((status = parse(argc, argv, ask, r, help))) return status;
+    if (read_recipe(ask, r) || recipe_change(r, &ask->changes)) return cli_refused(BENCH_TRAIN);
     if (ask->threads >= 0) r->train.threads = (int)ask->threads;
     if (ask->shape && bench_train_make_data(ask->shape, r, folder, 512)) return cli_failed(BENCH_TRAIN);
-    if (recipe_check(r)) return cli_refused(BENCH_TRAIN);
-    return 0;
+    return recipe_check(r) ? cli_refused(BENCH_TRAIN) : 0;
 }
 
 /* ---- memory ---- */
 
-/* "VmRSS:", or "VmHWM:" for the most so far, in bytes; 0 where the system does not say. */
+/* Bytes of "VmRSS:", or of "VmHWM:" for the most so far; 0: unknown. */
 static double resident(const char *field) {
     char line[256];
     double kilobytes = 0;
@@ -135,7 +99,7 @@ static double resident(const char *field) {
     return 1024 * kilobytes;
 }
 
-/* VmHWM starts anew; where it cannot, what came before counts, too. */
+/* Resets VmHWM, if the system can. */
 static void forget_peak(void) {
     FILE *file = fopen("/proc/self/clear_refs", "w");
     if (!file) return;
@@ -145,7 +109,7 @@ static void forget_peak(void) {
 
 /* ---- ours ---- */
 
-/* A training step as the trainer takes it; the seconds of its parts, and the loss a target. */
+/* Takes a training step as the trainer does. Stores the seconds of its parts and the loss per target. */
 static int take_step(bench *b, const bench_batch *x, double times[BENCH_SAMPLES], double *loss) {
     experiment *s = &b->s;
     const double start = clock_seconds();
@@ -170,7 +134,7 @@ static int take_step(bench *b, const bench_batch *x, double times[BENCH_SAMPLES]
     return 0;
 }
 
-/* Loss and gradients of the first batch with nothing random; the gradients on the host. */
+/* Computes loss and gradients of the first batch with nothing random, and copies the gradients to the host. */
 static adamod_status run_check(bench *b, nn_plan *plan) {
     bench_batch_feed(&b->batches[0], plan);
     nn_plan_forward(plan);
@@ -208,7 +172,7 @@ static int check_step(bench *b) {
 
 /* ---- torch ---- */
 
-/* Within rounding in another order of sums. */
+/* They may differ by rounding, since sums have another order. */
 static int compare_losses(const bench *b, const bench_train_peer *p) {
     const char *precision = experiment_precision(&b->s);
     const char *bound = strcmp(precision, "full") == 0 ? "1e-4" : strcmp(precision, "tf32") == 0 ? "2e-3" : "2e-2";
@@ -218,7 +182,7 @@ static int compare_losses(const bench *b, const bench_train_peer *p) {
                     ours, p->loss, bound);
 }
 
-/* On a device a second one, whose step becomes one CUDA graph. */
+/* On a device there is a second peer, whose step becomes one CUDA graph. */
 static int start_peers(bench *b, const char *path) {
     bench_train_result *r = &b->result;
     const bool device = b->s.params->on_device;
@@ -227,7 +191,7 @@ static int start_peers(bench *b, const char *path) {
         phase_begin(BENCH_TRAIN, "starting torch%s", i ? " again, for a graph" : "");
         bench_train_peer_start(peers[i], b->s.task, b->ask.python, r->threads, device, path);
         phase_end();
-        if (i == 0) bench_train_peer_warn(peers[i]);
+        if (i == 0 && peers[i]->process) bench_python_warn(peers[i]->process, BENCH_TRAIN, peers[i]->version);
         if (!peers[i]->process) {
             snprintf(r->no_torch, sizeof r->no_torch, "%s", adamod__last_message());
             return 0;
@@ -242,15 +206,13 @@ static int start_peers(bench *b, const char *path) {
     return 0;
 }
 
-/* The file is gone once torch has read it, unless it was asked for. */
+/* The file is deleted once torch has read it. */
 static int start_torch(bench *b) {
     bench_train_result *r = &b->result;
     char path[512];
     const char *folder = getenv("TMPDIR");
     snprintf(r->no_torch, sizeof r->no_torch, "--no-torch");
-    if (b->ask.dump && bench_train_write(b->ask.dump, &b->s, b->batches, BENCH_BATCHES)) {
-        return cli_failed(BENCH_TRAIN);
-    }
+    if (b->ask.dump && bench_train_write(b->ask.dump, &b->s, b->batches, BENCH_BATCHES)) return cli_failed(BENCH_TRAIN);
     if (b->ask.no_torch) return 0;
     snprintf(path, sizeof path, "%s/adamod-bench-XXXXXX", folder && *folder ? folder : "/tmp");
     const int file = mkstemp(path);
@@ -275,9 +237,8 @@ static int run_ours(bench *b, int first, int n) {
 }
 
 static int run_products(bench *b, int first, int n) {
-    for (int i = first; i < first + n; i++) {
+    for (int i = first; i < first + n; i++)
         b->samples[BENCH_PRODUCTS][i] = bench_products_run(b->products, &b->batches[i % BENCH_BATCHES]);
-    }
     return 0;
 }
 
@@ -291,7 +252,7 @@ static int run_convolutions(bench *b, int first, int n) {
     return b->result.peer.process ? bench_train_peer_convolutions(&b->result.peer) : 0;
 }
 
-/* Steps first .. first + n - 1 of each, another one first in each round. */
+/* Runs steps first .. first + n - 1 of each contestant, starting with another one in each round. */
 static int run_round(bench *b, int round, int first, int n) {
     static int (*const contestants[])(bench *, int, int) = {run_ours, run_products, run_torch, run_convolutions};
     for (int i = 0; i < 4; i++) {
@@ -308,7 +269,7 @@ void bench_train_measuring(const bench *b, int64_t most) {
     else phase_begin(BENCH_TRAIN, "measuring %s, for %lld s", versus, (long long)b->ask.seconds);
 }
 
-/* Bursts of a quarter of a second, so that a step follows its own kind as in training. */
+/* Bursts take a quarter of a second, so that a step follows another step, as in training. */
 static int run_rounds(bench *b) {
     enum { LEAST_STEPS = 3 };
     const int most = b->ask.steps ? (int)b->ask.steps : BENCH_MOST_STEPS;
@@ -345,7 +306,7 @@ static int open_experiment(bench *b, const recipe *r) {
     return b->result.losses ? 0 : cli_fail(BENCH_TRAIN, "out of memory");
 }
 
-/* One step on each batch or more, before anything else is in memory. */
+/* Takes a step on each batch or more, before anything else is in memory. */
 static int warm_up(bench *b) {
     forget_peak();
     for (int i = 0; i < b->result.n_losses; i++) {
@@ -363,7 +324,6 @@ bench_spread bench_train_spread(double *x, int n) {
     return (bench_spread){bench_quantile(x, n, 0.25), bench_quantile(x, n, 0.5), bench_quantile(x, n, 0.75)};
 }
 
-/* Bursts on a device are of all batches alike. */
 static void summarize(bench *b) {
     bench_train_result *r = &b->result;
     size_t other;
@@ -410,24 +370,25 @@ static int run(bench *b) {
     if (status) return status;
     summarize(b);
     bench_train_print(&b->result);
-    if (b->ask.json && bench_train_print_json(&b->result, b->ask.json)) {
-        return cli_failed(BENCH_TRAIN);
-    }
+    if (b->ask.json && bench_train_print_json(&b->result, b->ask.json)) return cli_failed(BENCH_TRAIN);
     return 0;
 }
 
 int cli_bench_train(int argc, char **argv) {
     static recipe r;
-    static bench b;
+    static bench b = {.ask = {.threads = -1, .seconds = 20, .losses = BENCH_BATCHES}};
     char folder[512] = "";
-    bool help = false;
-    int status = load_recipe(argc, argv, &b.ask, &r, folder, &help);
-    if (!status && !help) phase_begin(BENCH_TRAIN, "reading data and building the model");
-    if (!status && !help) status = open_experiment(&b, &r);
+    int status = cli_parse(&syntax, argc, argv, &b.ask);
+    if (status >= 0) return status;
+    if ((status = check_request(&b.ask))) return status;
+    status = load_recipe(&b.ask, &r, folder);
+    free(b.ask.changes.list);
+    if (!status) phase_begin(BENCH_TRAIN, "reading data and building the model");
+    if (!status) status = open_experiment(&b, &r);
     bench_train_drop_data(folder);
-    if (!status && !help) status = run(&b);
-    bench_train_peer_stop(&b.result.peer);
-    bench_train_peer_stop(&b.result.device.graph);
+    if (!status) status = run(&b);
+    bench_python_stop(b.result.peer.process);
+    bench_python_stop(b.result.device.graph.process);
     free(b.result.losses);
     free(b.result.device.classes);
     free(b.result.device.kernels);

@@ -1,7 +1,4 @@
-/* The batches of `adamod bench train`: what the task fed to a plan, kept, so that it can be fed again at no cost.
- *
- * SPDX-License-Identifier: MIT
- */
+/* The batches of `adamod bench train`, kept as the task fed them to a plan, to be fed again at no cost. */
 #include "cli/bench_train.h"
 
 #include <stdlib.h>

@@ -1,11 +1,7 @@
-/* The race of `adamod bench train` on a device: steps as the trainer takes them there, one recording with two of them
- * under way, against torch step by step and torch as a graph; then every kernel alone.
+/* The race of `adamod bench train` on a device: recorded steps as the trainer takes them there, two under way at a time,
+ * against torch step by step and torch as a graph; then every kernel alone.
  *
- * The clock is looked at only at the ends of bursts, when all is done, so that what the host does meanwhile does not
- * count unless the device waits for it.
- *
- * SPDX-License-Identifier: MIT
- */
+ * The clock is read only at the ends of bursts, so that work of the host counts only if the device waits for it. */
 #include "cli/bench_train.h"
 #include "cli/bench.h"
 #include "cli/phase.h"
@@ -42,7 +38,7 @@ static int end_step(bench *b, double *loss) {
     return isfinite(*loss) ? 0 : cli_fail(BENCH_TRAIN, "the loss is not finite by step %lld", (long long)b->steps_done);
 }
 
-/* Steps on batches first, first + 1, ...; losses: those of each, a target, or NULL. */
+/* Takes steps on batches first, first + 1, ...; losses: receives the loss per target of each, or NULL. */
 static int run_steps(bench *b, int first, int n, double *losses) {
     double loss;
     int status = 0;
@@ -84,7 +80,7 @@ static int run_graph(bench *b, int burst) {
     return run_peer(&b->result.device.graph, b->result.device.burst, &b->samples[BENCH_TORCH_GRAPH][burst]);
 }
 
-/* A burst of each, another one first in each round. */
+/* Runs a burst of each contestant, starting with another one in each round. */
 static int run_round(bench *b, int round, int burst) {
     static int (*const contestants[])(bench *, int) = {run_ours, run_eager, run_graph};
     for (int i = 0; i < 3; i++) {
@@ -95,7 +91,7 @@ static int run_round(bench *b, int round, int burst) {
     return 0;
 }
 
-/* Bursts of a quarter of a second and of all batches alike. */
+/* A burst takes about a quarter of a second and uses all batches equally often. */
 static int choose_burst(bench *b) {
     double seconds;
     const int status = run_burst(b, BENCH_BATCHES, &seconds);
@@ -160,7 +156,7 @@ static void add_kernel(bench_train_device *d, const nn_profile_step *s) {
     }
 }
 
-/* The optimizer first: once kernels have run out of turn, gradients are of no use. */
+/* The optimizer comes first: kernels run out of order spoil the gradients. */
 static adamod_status time_kernels(bench *b) {
     enum { OPTIMIZER_CALLS = 5 };
     bench_train_device *d = &b->result.device;

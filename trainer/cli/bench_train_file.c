@@ -1,7 +1,4 @@
-/* Model and batches of `adamod bench train` as a file that PyTorch's side reads.
- *
- * SPDX-License-Identifier: MIT
- */
+/* The file of `adamod bench train` with model and batches, which PyTorch's side reads. */
 #include "cli/bench_train.h"
 #include "core/safetensors.h"
 #include "core/error.h"
@@ -35,7 +32,7 @@ static void add_batch(contents *c, int index, const bench_batch *b) {
     }
 }
 
-/* What the batch's inputs are names of; false without memory. */
+/* Adds the array that the batch's inputs refer to. Returns false if out of memory. */
 static bool add_array(contents *c, int index, const bench_batch *b, const experiment *s, task_array *array) {
     if (!s->task->bench || !s->task->bench->array) return true;
     bench_batch_feed(b, s->plan);

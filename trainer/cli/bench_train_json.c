@@ -1,7 +1,4 @@
-/* What `adamod bench train` found, as JSON.
- *
- * SPDX-License-Identifier: MIT
- */
+/* The results of `adamod bench train` as JSON. */
 #include "cli/bench_train.h"
 #include "core/error.h"
 #include "support/json.h"
@@ -9,17 +6,12 @@
 
 #include <string.h>
 
-static void add(json *j, const char *key, double x) {
-    json_key(j, key);
-    json_number(j, x);
-}
-
 static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
     json_key(j, key);
     json_open(j, '{');
-    add(j, "median", 1e3 * s->median);
-    add(j, "low", 1e3 * s->low);
-    add(j, "high", 1e3 * s->high);
+    json_pair_number(j, "median", 1e3 * s->median);
+    json_pair_number(j, "low", 1e3 * s->low);
+    json_pair_number(j, "high", 1e3 * s->high);
     json_close(j, '}');
 }
 
@@ -27,17 +19,17 @@ static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
 static void add_of(json *j, const char *before, const char *what, const char *after, double x) {
     char key[96];
     snprintf(key, sizeof key, "%s%s%s", before, what, after);
-    add(j, key, x);
+    json_pair_number(j, key, x);
 }
 
 static void add_counts(json *j, const bench_train_result *r) {
     const task *t = r->s->task;
-    add(j, t->samples, r->samples);
+    json_pair_number(j, t->samples, r->samples);
     if (bench_train_has_source(r)) {
         add_of(j, "source_", t->items, "", r->items - r->targets);
         add_of(j, "target_", t->items, "", r->targets);
     } else if (strcmp(t->items, t->samples) != 0) {
-        add(j, t->items, r->items);
+        json_pair_number(j, t->items, r->items);
     }
 }
 
@@ -46,11 +38,11 @@ static void add_rates(json *j, const bench_train_result *r, const bench_spread *
     if (bench_train_has_source(r)) add_of(j, "target_", r->s->task->items, "_per_second", r->targets / s->median);
     add_of(j, "", r->s->task->items, "_per_second", r->items / s->median);
     if (*r->device.name) {
-        add(j, "device_bytes", peak);
+        json_pair_number(j, "device_bytes", peak);
         return;
     }
-    add(j, "resident_base", base);
-    add(j, "resident_peak", peak);
+    json_pair_number(j, "resident_base", base);
+    json_pair_number(j, "resident_peak", peak);
 }
 
 static void add_setup(json *j, const bench_train_result *r) {
@@ -58,11 +50,11 @@ static void add_setup(json *j, const bench_train_result *r) {
     json_pair(j, "recipe", r->recipe);
     json_pair(j, "rule", r->s->recipe.optimizer.rule);
     json_pair(j, "library", nn_profile_library());
-    add(j, "parameters", (double)nn_params_total(r->s->params));
-    add(j, "threads", r->threads);
-    add(j, "steps", r->steps);
+    json_pair_number(j, "parameters", (double)nn_params_total(r->s->params));
+    json_pair_number(j, "threads", r->threads);
+    json_pair_number(j, "steps", r->steps);
     add_counts(j, r);
-    add(j, "check_loss", r->check);
+    json_pair_number(j, "check_loss", r->check);
     json_key(j, "losses");
     json_open(j, '[');
     for (int i = 0; i < r->n_losses; i++) json_number(j, r->losses[i]);
@@ -75,41 +67,41 @@ static void add_ours(json *j, const bench_train_result *r) {
     add_milliseconds(j, "backward_ms", &r->backward);
     add_milliseconds(j, "optimizer_ms", &r->optimizer);
     add_milliseconds(j, "products_ms", &r->products);
-    add(j, "optimizer_share", r->optimizer.median / r->step.median);
-    add(j, "flops", r->flops);
-    add(j, "gflops", 1e-9 * r->flops / r->step.median);
-    add(j, "library_gflops", 1e-9 * r->flops / r->products.median);
-    add(j, "library_share", r->products.median / r->step.median);
+    json_pair_number(j, "optimizer_share", r->optimizer.median / r->step.median);
+    json_pair_number(j, "flops", r->flops);
+    json_pair_number(j, "gflops", 1e-9 * r->flops / r->step.median);
+    json_pair_number(j, "library_gflops", 1e-9 * r->flops / r->products.median);
+    json_pair_number(j, "library_share", r->products.median / r->step.median);
 }
 
 static void add_memory(json *j, const bench_train_result *r) {
-    add(j, "value_bytes", (double)r->memory.values);
-    add(j, "value_bytes_without_reuse", (double)r->memory.without_reuse);
-    add(j, "parameter_bytes", (double)r->memory.params);
-    add(j, "state_bytes", (double)r->states);
+    json_pair_number(j, "value_bytes", (double)r->memory.values);
+    json_pair_number(j, "value_bytes_without_reuse", (double)r->memory.without_reuse);
+    json_pair_number(j, "parameter_bytes", (double)r->memory.params);
+    json_pair_number(j, "state_bytes", (double)r->states);
 }
 
 /* The members of one peer, in an object of its own. */
 static void add_peer(json *j, const bench_train_result *r, const bench_train_peer *p, const bench_spread *step) {
     json_open(j, '{');
     json_pair(j, "version", p->version);
-    json_pair(j, "python", bench_train_peer_python(p));
+    json_pair(j, "python", bench_python_name(p->process));
     if (*p->attention) json_pair(j, "attention", p->attention);
     if (*p->layout) json_pair(j, "layout", p->layout);
     json_pair(j, "optimizer", p->optimizer);
-    json_pair(j, "environment", bench_train_peer_settings(p));
-    if (p->rows > 0) add(j, "padding", bench_train_padding(r));
-    add(j, "check_loss", p->loss);
-    add(j, "relative_difference", bench_train_difference(r, p));
+    json_pair(j, "environment", bench_python_settings(p->process));
+    if (p->rows > 0) json_pair_number(j, "padding", bench_train_padding(r));
+    json_pair_number(j, "check_loss", p->loss);
+    json_pair_number(j, "relative_difference", bench_train_difference(r, p));
     add_rates(j, r, step, p->base, p->peak);
-    add(j, "speedup", step->median / r->step.median);
+    json_pair_number(j, "speedup", step->median / r->step.median);
     if (p->convolutions > 0) {
-        add(j, "convolutions_ms", 1e3 * p->convolutions);
-        add(j, "convolutions_share", p->convolutions / r->step.median);
+        json_pair_number(j, "convolutions_ms", 1e3 * p->convolutions);
+        json_pair_number(j, "convolutions_share", p->convolutions / r->step.median);
     }
     if (*r->device.name) {
         json_pair(j, "how", p->how);
-        add(j, "reserved_bytes", p->reserved);
+        json_pair_number(j, "reserved_bytes", p->reserved);
     }
     json_close(j, '}');
 }
@@ -138,10 +130,10 @@ static void add_kernels(json *j, const bench_train_device *d) {
         for (int k = 0; k < 2; k++) {
             char key[64];
             snprintf(key, sizeof key, "%s_%s", d->classes[i].op, directions[k]);
-            if (d->classes[i].seconds[k] > 0) add(j, key, 1e3 * d->classes[i].seconds[k]);
+            if (d->classes[i].seconds[k] > 0) json_pair_number(j, key, 1e3 * d->classes[i].seconds[k]);
         }
     }
-    add(j, "optimizer", 1e3 * d->optimizer);
+    json_pair_number(j, "optimizer", 1e3 * d->optimizer);
     json_close(j, '}');
 }
 
@@ -154,8 +146,8 @@ static void add_shapes(json *j, const bench_train_device *d) {
         json_pair(j, "op", s->op);
         json_pair(j, "direction", directions[s->backward]);
         json_pair(j, "shape", s->shape);
-        add(j, "calls", d->kernels[i].calls);
-        add(j, "ms", 1e3 * s->seconds);
+        json_pair_number(j, "calls", d->kernels[i].calls);
+        json_pair_number(j, "ms", 1e3 * s->seconds);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -165,13 +157,13 @@ static void add_device(json *j, const bench_train_result *r) {
     const bench_train_device *d = &r->device;
     json_pair(j, "device", d->name);
     json_pair(j, "precision", experiment_precision(r->s));
-    add(j, "burst", d->burst);
+    json_pair_number(j, "burst", d->burst);
     add_rates(j, r, &r->step, 0, d->used);
-    add(j, "flops", r->flops);
-    add(j, "flops_run", d->flops);
-    add(j, "peak_flops", d->peak);
-    add(j, "peak_share", d->flops / r->step.median / d->peak);
-    add(j, "workspace_bytes", (double)r->memory.workspace);
+    json_pair_number(j, "flops", r->flops);
+    json_pair_number(j, "flops_run", d->flops);
+    json_pair_number(j, "peak_flops", d->peak);
+    json_pair_number(j, "peak_share", d->flops / r->step.median / d->peak);
+    json_pair_number(j, "workspace_bytes", (double)r->memory.workspace);
     add_kernels(j, d);
     add_shapes(j, d);
 }

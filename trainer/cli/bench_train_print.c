@@ -1,7 +1,4 @@
-/* What `adamod bench train` found, as text.
- *
- * SPDX-License-Identifier: MIT
- */
+/* The results of `adamod bench train` as text. */
 #include "cli/bench_train.h"
 #include "cli/bench.h"
 
@@ -27,7 +24,7 @@ static void print_place(const bench_train_result *r) {
     }
 }
 
-/* What throughput counts, short: "tok", "images". */
+/* The unit of throughput: "tok", "images". */
 static const char *unit_of(const bench_train_result *r) {
     const char *items = r->s->task->items;
     return strcmp(items, "tokens") == 0 ? "tok" : items;
@@ -44,7 +41,7 @@ static void print_batch(const bench_train_result *r) {
 
 static void print_torch(const bench_train_result *r) {
     const bench_train_peer *p = &r->peer;
-    printf("torch %s (%s): ", p->version, bench_train_peer_python(p));
+    printf("torch %s (%s): ", p->version, bench_python_name(p->process));
     if (*p->attention) printf("%s attention, ", p->attention);
     if (*p->layout) printf("%s, ", p->layout);
     printf("%s AdamW", p->optimizer);
@@ -61,15 +58,14 @@ static void print_setup(const bench_train_result *r) {
            r->s->recipe.optimizer.rule);
     print_batch(r);
     print_place(r);
-    if (r->s->recipe.train.accumulate > 1) {
+    if (r->s->recipe.train.accumulate > 1)
         printf("train.accumulate is %d; here every batch is an update\n", (int)r->s->recipe.train.accumulate);
-    }
     if (!r->peer.process) {
         printf("torch is not measured: %s\n", r->no_torch);
         return;
     }
     print_torch(r);
-    const char *settings = bench_train_peer_settings(&r->peer);
+    const char *settings = bench_python_settings(r->peer.process);
     if (*settings) printf("torch is faster with %s, and has it\n", settings);
     printf("loss of the first batch, nothing random: %.6f here, %.6f in torch, relative difference %.1e\n", r->check,
            r->peer.loss, bench_train_difference(r, &r->peer));
@@ -99,7 +95,7 @@ static void print_goal(const char *goal, side of, double bound, double found) {
            metric_beside(found, bound, number));
 }
 
-/* A speed or a size says nothing unless it is known over what. */
+/* A ratio needs the version it is relative to. */
 static void print_torch_goal(const char *goal, const bench_train_peer *p, side of, double bound, double found) {
     char name[96], whole[192];
     snprintf(whole, sizeof whole, "%s %s", goal, bench_torch_name(p->version, name));
@@ -177,7 +173,7 @@ static void print_class(const bench_train_result *r, const char *name, double fo
            100 * (forward + backward) / r->step.median);
 }
 
-/* What no kernel alone explains: copies in and out, and what lies between kernels; less what runs at the same time. */
+/* The rest is copies in and out and gaps between kernels, less what runs at the same time. */
 static void print_classes(const bench_train_result *r) {
     const bench_train_device *d = &r->device;
     double all = d->optimizer;

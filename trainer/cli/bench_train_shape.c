@@ -1,7 +1,4 @@
-/* Shapes of `adamod bench train`: which there are, and a folder with data for one.
- *
- * SPDX-License-Identifier: MIT
- */
+/* Shapes of `adamod bench train`: their list, and a folder with data for one. */
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "core/error.h"
@@ -13,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Shape i of all tasks; NULL: there are not so many. *of: whose it is. */
+/* Shape i of all tasks and its bench; NULL: there are fewer. */
 static const task_shape *shape_at(int i, const task_bench **of) {
     for (const task *const *t = tasks_all; *t; t++) {
         bool seen = !(*t)->bench || !(*t)->bench->shapes; /* tasks may share a bench */

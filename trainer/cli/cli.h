@@ -1,10 +1,7 @@
-/* What the commands share: flags, messages, JSON.
+/* cli.h - what the commands share: flags, messages, JSON.
  *
  * A command is a row in main.c's table and a file of its own. It returns the program's exit status: 0, CLI_FAILURE (a
- * file, the system, the data) or CLI_USAGE (the command line itself), after one line on standard error.
- *
- * SPDX-License-Identifier: MIT
- */
+ * file, the system, the data) or CLI_USAGE (the command line itself), after one line on standard error. */
 #ifndef CLI_H
 #define CLI_H
 
@@ -19,79 +16,109 @@ enum { CLI_FAILURE = 1, CLI_USAGE = 2 };
 
 /* ---- flags ---- */
 
+/* A command has a struct of arguments, and a table of flags that says which member each flag sets. */
 typedef struct cli_flag {
-    const char *name;  /* without its dashes */
-    const char *value; /* what stands for its value in help, "FILE"; NULL: it has none */
+    const char *name;  /* without its dashes; NULL ends the table */
+    const char *value; /* placeholder for its value in help, "FILE"; NULL: the flag takes none */
     const char *help;
+    enum { CLI_IS_SWITCH, CLI_IS_TEXT, CLI_IS_WHOLE, CLI_IS_CHOICE, CLI_IS_CHANGE, CLI_IS_READ, CLI_IS_HELP } kind;
+    size_t member;            /* offset of what it sets */
+    int64_t min, max;         /* of a whole number */
+    const char *const *words; /* of a choice; ends with NULL */
+    char letter;              /* short form: 'o' for -o; 0: none */
+    const char *key;          /* of a change to a recipe; NULL: the value is KEY=VALUE */
+    /* Returns 0, or the exit status after a message. */
+    int (*read)(void *arguments, const struct cli_flag *flag, const char *value);
 } cli_flag;
 
-/* Given by every command; parsed like any other flag. */
-#define CLI_HELP_FLAG                                                                                                  \
-    { "help", NULL, "show this and exit" }
+/* Rows of the table. Members: a bool; a const char *; an int64_t; an int, the index of a word; cli_changes. */
+#define CLI_FLAG(is, flag, hint, text, ...)                                                                            \
+    { .name = flag, .value = hint, .help = text, .kind = CLI_IS_##is, __VA_ARGS__ }
+#define CLI_SWITCH(flag, text, type, to) CLI_FLAG(SWITCH, flag, NULL, text, .member = offsetof(type, to))
+#define CLI_TEXT(flag, hint, text, type, to) CLI_FLAG(TEXT, flag, hint, text, .member = offsetof(type, to))
+#define CLI_WHOLE(flag, hint, text, type, to, least, most)                                                             \
+    CLI_FLAG(WHOLE, flag, hint, text, .member = offsetof(type, to), .min = least, .max = most)
+#define CLI_CHOICE(flag, hint, text, type, to, list)                                                                   \
+    CLI_FLAG(CHOICE, flag, hint, text, .member = offsetof(type, to), .words = list)
+#define CLI_CHANGE(flag, hint, text, type, to, path)                                                                   \
+    CLI_FLAG(CHANGE, flag, hint, text, .member = offsetof(type, to), .key = path)
+#define CLI_READ(flag, hint, text, function) CLI_FLAG(READ, flag, hint, text, .read = function)
+#define CLI_HELP_FLAG CLI_FLAG(HELP, "help", NULL, "show this and exit", .letter = 'h')
 
-/* Reads `--name value`, `--name=value`, `--name` and operands, in any order; all after `--` are operands. */
-typedef struct cli_parser {
-    const char *command;   /* for messages: "optim trace" */
-    const cli_flag *flags; /* ends with a name that is NULL */
-    int argc;
-    char **argv;
-    int at;            /* the next argument; starts at 0 */
-    bool operands;     /* `--` was met */
-    const char *value; /* of what cli_next returned; NULL where a flag has none */
-} cli_parser;
+/* Values in the order given, each with its flag: changes to a recipe, kept until it is loaded. Free the list. */
+typedef struct cli_changes {
+    struct cli_change {
+        const cli_flag *flag;
+        const char *value;
+    } * list;
+    int n;
+} cli_changes;
 
-enum { CLI_END = -1, CLI_OPERAND = -2, CLI_BAD = -3 };
+/* The operands: arguments that are no flags. */
+typedef struct cli_operands {
+    char **list; /* in argv */
+    int n;
+} cli_operands;
 
-/* The index of the next flag, or CLI_OPERAND, CLI_END, or CLI_BAD with the message printed. Dashes in a flag's name
- * count as underscores. */
-int cli_next(cli_parser *parser);
+typedef struct cli_syntax {
+    const char *command; /* for messages: "optim trace" */
+    const char *help;    /* what --help prints before the table of flags */
+    const cli_flag *flags;
+    /* Called for each operand; returns 0, or the exit status after a message. NULL: see operands. */
+    int (*operand)(void *arguments, const char *value);
+    /* Which member takes operands: a const char * for at most one, or cli_operands for any number. */
+    enum { CLI_NO_OPERAND, CLI_ONE_OPERAND, CLI_OPERANDS } takes;
+    size_t operands;
+} cli_syntax;
 
-/* The table of flags, as help shows it. */
+/* Reads `--name value`, `--name=value`, `--name` and operands, in any order; all after `--` are operands. Dashes in a
+ * flag's name count as underscores. Returns the exit status, or -1 to go on. Operands move to the front of argv. */
+int cli_parse(const cli_syntax *syntax, int argc, char **argv, void *arguments);
+
+/* Prints the table of flags, as help shows it. */
 void cli_print_flags(FILE *out, const cli_flag *flags);
+
+/* Refuses an operand: "unexpected argument". */
+int cli_unexpected(const char *command, const char *operand);
 
 /* ---- messages ---- */
 
 /* Print "adamod: COMMAND: MESSAGE" (command may be NULL) and return CLI_FAILURE or CLI_USAGE. */
-/* Called before each message from now on, by who draws a line over and over that it would be added to. */
-void cli_before_messages(void (*clear)(void));
 int cli_fail(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with the message of the last failure (core/error.h). */
+/* Print the message of the last failure (core/error.h). */
 int cli_failed(const char *command);
 int cli_refused(const char *command);
-
-/* From now on they keep their message there, the last one, without its beginning; NULL: they print again. */
-void cli_keep(char *message, size_t size);
-
-/* The same for the library's last failure: usage if it was about a name or a value, else failure. */
+/* Returns CLI_USAGE if the status is about a name or a value, else CLI_FAILURE. */
 int cli_library(const char *command, adamod_status status);
+
+/* Sets a function to call before each message, which clears a line that is drawn over and over. */
+void cli_before_messages(void (*clear)(void));
+/* Keeps the last message, without its prefix, in a buffer instead of printing it; NULL: print again. */
+void cli_keep(char *message, size_t size);
 
 /* The word of the list (ending with NULL) that is nearest to a mistyped one, or NULL if none is near. */
 const char *cli_nearest(const char *word, const char *const *list);
 
-/* ---- numbers ---- */
+/* ---- output ---- */
 
-/* A whole number between min and max; false, with the message printed, if the text is anything else. The flag is named
-   without its dashes. */
-bool cli_parse_int(const char *command, const char *flag, const char *text, int64_t min, int64_t max, int64_t *out);
-
-/* A number in the fewest digits that give it back exactly: "0.1", "1e-08", "inf". */
+/* Writes a number in the fewest digits that read back as exactly x: "0.1", "1e-08", "inf". */
 const char *cli_number(double x, char buffer[32]);
 
-/* ---- JSON ---- */
-
-/* A string with quotes and escapes; a number, where infinity and NaN become the strings "inf", "-inf" and "nan". */
-void cli_json_string(FILE *out, const char *text);
-void cli_json_number(FILE *out, double x);
+struct json;
+/* Writes a number; infinity and NaN become the strings "inf", "-inf" and "nan". */
+void cli_json_number(struct json *j, const char *key, double x);
+/* Prints the text and frees it. Returns the exit status. */
+int cli_print_json(const char *command, struct json *j, const char *end);
 
 /* ---- commands ---- */
 
 typedef struct cli_command {
     const char *name;                  /* "optim trace" */
     const char *summary;               /* for the list of commands */
-    int (*run)(int argc, char **argv); /* what follows the name */
-    bool alone; /* it writes or takes long, and does not work together with others: see ranks.h */
+    int (*run)(int argc, char **argv); /* with the arguments after the name */
+    bool alone;                        /* it runs as one process, not on several ranks: see ranks.h */
 } cli_command;
 
 int cli_info(int argc, char **argv);
@@ -107,13 +134,12 @@ int cli_text_score(int argc, char **argv);
 int cli_text_bpe_learn(int argc, char **argv);
 int cli_text_bpe_apply(int argc, char **argv);
 int cli_text_bpe_vocab(int argc, char **argv);
-/* Where the trainer is built. */
-adamod_status cli_trainer_status(void); /* on CUDA: see experiment_cuda_status */
-/* Note i on how CUDA runs an op: its name, its title and a line. False: there are no more. */
-bool cli_trainer_note(int i, const char **op, const char **title, char *line, size_t size);
+/* Only in a build with the trainer: */
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_report(int argc, char **argv);
+/* Prints the table of n runs and writes their report; page NULL: only prints. Returns the exit status. */
+int cli_write_report(const char *command, const char *const *runs, int n, const char *page);
 int cli_evaluate(int argc, char **argv);
 int cli_translate(int argc, char **argv);
 int cli_predict(int argc, char **argv);

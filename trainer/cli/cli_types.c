@@ -1,23 +1,9 @@
-/* Number types by name, and numbers from one into another. */
 #include "cli/cli_types.h"
 
 #include <math.h>
 #include <string.h>
 
-static const char *const names[] = {"f32", "f64", "bf16", "f16"};
-
 size_t type_size(adamod_type type) { return type == ADAMOD_F64 ? 8 : type == ADAMOD_F32 ? 4 : 2; }
-
-const char *type_name(adamod_type type) { return names[type]; }
-
-bool type_parse(const char *name, adamod_type *out) {
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(names[i], name) != 0) continue;
-        *out = (adamod_type)i;
-        return true;
-    }
-    return false;
-}
 
 /* bf16 and f16 differ in how many of their 15 bits are the exponent's. */
 enum { EXPONENT_BF16 = 8, EXPONENT_F16 = 5 };

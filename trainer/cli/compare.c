@@ -2,12 +2,11 @@
 #include "support/directory.h"
 #include "core/error.h"
 #include "support/text.h"
-#include "report/report.h"
 #include "train/run.h"
 #include "tasks/tasks.h"
 #include "cli/compare_view.h"
 #include "cli/jobs.h"
-#include "cli/training.h"
+#include "cli/run_recipe.h"
 #include "train/progress.h"
 
 #include <ctype.h>
@@ -18,95 +17,51 @@
 #include <unistd.h>
 
 enum {
-    FLAG_VARY,
-    FLAG_VARIANT,
-    FLAG_SEEDS,
-    FLAG_SET,
-    FLAG_OUT,
-    FLAG_DEVICE,
-    FLAG_JOBS,
-    FLAG_RESUME,
-    FLAG_NO_REPORT,
-    FLAG_HELP
+    MAX_RUNS = 256,
+    MAX_LISTS = 8,
+    MAX_VARIANTS = 64,
+    VALUE = RECIPE_PATH + 1 /* a value too long for a recipe is refused, not cut */
 };
-static const cli_flag flags[] = {
-    {"vary", "KEY=A,B,..", "a run for each value; if repeated, for each combination of values"},
-    {"variant", "'NAME: K=V ..'", "a run with these keys set; may be repeated"},
-    {"seeds", "N", "repeat each run with seeds 1 to N (1)"},
-    {"set", "KEY=VALUE", "override a key of the recipe in all runs; may be repeated"},
-    {"out", "DIR", "where the run directories go (runs/NAME-compare)"},
-    TRAINING_DEVICE_FLAG,
-    {"jobs", "N", "number of runs at the same time, which share the cores (1)"},
-    {"resume", NULL, "continue an interrupted comparison"},
-    {"no-report", NULL, "write no report"},
-    CLI_HELP_FLAG,
-    {0}};
-
-static void print_help(void) {
-    printf(
-        "usage: adamod compare RECIPE [--vary KEY=A,B,..]... [--variant 'NAME: KEY=VALUE ..']... [--seeds N] [--jobs N] [--out DIR]\n\n"
-        "Runs variants of a recipe and writes one report of them all, DIR/report.html.\n"
-        "--vary optimizer=adamod,adam,sgd is short for optimizer.rule; options the rule does not have are dropped.\n\n");
-    cli_print_flags(stdout, flags);
-}
-
-enum { MAX_RUNS = 256, MAX_LISTS = 8, VALUE = RECIPE_PATH + 1 /* too long for a recipe is not cut to what fits */ };
 
 typedef struct comparison {
     const char *recipe, *out;
-    const char *vary[MAX_LISTS], *variant[64];
-    int n_vary, n_variants;
+    cli_changes vary, variants;
     int64_t seeds, jobs;
     bool resume, no_report;
+    cli_changes changes;
     recipe base;
-    /* of each run */
-    char *directory[MAX_RUNS], *label[MAX_RUNS];
+    char *directory[MAX_RUNS], *label[MAX_RUNS]; /* of each run */
     int n;
-    char noted[1024];           /* rules of which it was said what they dropped of the recipe: a list */
+    char noted[1024];           /* list of the rules whose dropped options were named */
     const char *made[MAX_RUNS]; /* the directories of those that did not fail */
     int n_made;
     scoreboard *board;
 } comparison;
 
-static int parse(int argc, char **argv, comparison *c, bool overrides) {
-    cli_parser p = {.command = "compare", .flags = flags, .argc = argc, .argv = argv};
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == FLAG_SET && overrides && recipe_set(&c->base, p.value)) {
-            return cli_refused("compare");
-        }
-        if (flag == FLAG_DEVICE && overrides && training_device(&c->base, p.value)) {
-            return cli_refused("compare");
-        }
-        if (overrides) continue;
-        switch (flag) {
-            case CLI_OPERAND:
-                if (c->recipe) return cli_usage("compare", "unexpected argument '%.80s'", p.value);
-                c->recipe = p.value;
-                break;
-            case FLAG_VARY:
-                if (c->n_vary == MAX_LISTS) return cli_usage("compare", "more than %d --vary", MAX_LISTS);
-                c->vary[c->n_vary++] = p.value;
-                break;
-            case FLAG_VARIANT:
-                if (c->n_variants == 64) return cli_usage("compare", "more than 64 --variant");
-                c->variant[c->n_variants++] = p.value;
-                break;
-            case FLAG_SEEDS:
-                if (!cli_parse_int("compare", "seeds", p.value, 1, 100, &c->seeds)) return CLI_USAGE;
-                break;
-            case FLAG_OUT: c->out = p.value; break;
-            case FLAG_JOBS:
-                if (!cli_parse_int("compare", "jobs", p.value, 1, MAX_RUNS, &c->jobs)) return CLI_USAGE;
-                break;
-            case FLAG_RESUME: c->resume = true; break;
-            case FLAG_NO_REPORT: c->no_report = true; break;
-            case FLAG_HELP: print_help(); return 0;
-            default: break;
-        }
-    }
-    return c->recipe ? -1 : cli_usage("compare", "needs a recipe, say recipes/demo.yaml");
-}
+static const cli_flag flags[] = {
+    CLI_CHANGE("vary", "KEY=A,B,..", "a run for each value; if repeated, for each combination of values", comparison,
+               vary, NULL),
+    CLI_CHANGE("variant", "'NAME: K=V ..'", "a run with these keys set; may be repeated", comparison, variants, NULL),
+    CLI_WHOLE("seeds", "N", "repeat each run with seeds 1 to N (1)", comparison, seeds, 1, 100),
+    CLI_CHANGE("set", "KEY=VALUE", "override a key of the recipe in all runs; may be repeated", comparison, changes,
+               NULL),
+    CLI_TEXT("out", "DIR", "where the run directories go (runs/NAME-compare)", comparison, out),
+    RECIPE_DEVICE_FLAG(comparison, changes),
+    CLI_WHOLE("jobs", "N", "number of runs at the same time, which share the cores (1)", comparison, jobs, 1, MAX_RUNS),
+    CLI_SWITCH("resume", "continue an interrupted comparison", comparison, resume),
+    CLI_SWITCH("no-report", "write no report", comparison, no_report),
+    CLI_HELP_FLAG,
+    {0}};
+
+static const cli_syntax syntax = {
+    .command = "compare",
+    .help =
+        "usage: adamod compare RECIPE [--vary KEY=A,B,..]... [--variant 'NAME: KEY=VALUE ..']... [--seeds N] [--jobs N] [--out DIR]\n\n"
+        "Runs variants of a recipe and writes one report of them all, DIR/report.html.\n"
+        "--vary optimizer=adamod,adam,sgd is short for optimizer.rule; options the rule does not have are dropped.\n\n",
+    .flags = flags,
+    .takes = CLI_ONE_OPERAND,
+    .operands = offsetof(comparison, recipe)};
 
 /* ---- variants ---- */
 
@@ -116,21 +71,17 @@ static int set_key(recipe *r, const char *key, const char *value) {
     return recipe_set(r, text);
 }
 
-/* "NAME: key=value key=value"; the rule first, so that options fit it. */
+/* text: "NAME: KEY=VALUE KEY=VALUE", the rule first, since options must fit it. */
 static int apply_variant(recipe *r, const char *text, char *name, size_t name_size) {
     const char *colon = strchr(text, ':');
-    if (!colon || colon == text) {
-        adamod__refuse("--variant '%.80s': expected 'NAME: KEY=VALUE ...'", text);
-        return -1;
-    }
+    if (!colon || colon == text) return adamod__refuse("--variant '%.80s': expected 'NAME: KEY=VALUE ...'", text);
     snprintf(name, name_size, "%.*s", (int)(colon - text), text);
     for (const char *word = colon + 1; *(word += strspn(word, " \t"));) {
         const size_t length = strcspn(word, " \t"), key_length = strcspn(word, "= \t");
         char key[128], value[VALUE];
-        if (key_length == length) {
-            adamod__refuse("--variant '%.80s': '%.*s' is not KEY=VALUE", name, (int)(length < 80 ? length : 80), word);
-            return -1;
-        }
+        if (key_length == length)
+            return adamod__refuse("--variant '%.80s': '%.*s' is not KEY=VALUE", name, (int)(length < 80 ? length : 80),
+                                  word);
         snprintf(key, sizeof key, "%.*s", (int)key_length, word);
         snprintf(value, sizeof value, "%.*s", (int)(length - key_length - 1), word + key_length + 1);
         if (set_key(r, key, value)) return -1;
@@ -139,7 +90,7 @@ static int apply_variant(recipe *r, const char *text, char *name, size_t name_si
     return 0;
 }
 
-/* Value number index of a "KEY=A,B,C" list; false past the end. Commas within parentheses do not separate. */
+/* Copies value `index` of a "KEY=A,B,C" list; false past the end. Commas within parentheses do not separate. */
 static bool list_value(const char *list, int index, char *key, size_t key_size, char *value, size_t value_size) {
     const char *at = strchr(list, '=');
     if (!at) return false;
@@ -162,22 +113,19 @@ static int list_length(const char *list) {
     return n;
 }
 
-/* A value as a name has it: of a path, what it ends with. */
+/* A value in a name: the last part of a path. */
 static const char *label_of(const char *value) {
     const char *slash = strrchr(value, '/');
     return slash && slash[1] ? slash + 1 : value;
 }
 
-/* Combination number index of all lists: sets its keys and adds its values to the name. */
+/* Sets the keys of combination `index` of all lists, and adds its values to the name. */
 static int apply_combination(const comparison *c, int index, recipe *r, char *name, size_t name_size) {
-    for (int i = 0; i < c->n_vary; i++) {
+    for (int i = 0; i < c->vary.n; i++) {
         char key[128], value[VALUE];
-        const int n = list_length(c->vary[i]);
-        if (n == 0) {
-            adamod__refuse("--vary '%.80s': expected KEY=A,B,..", c->vary[i]);
-            return -1;
-        }
-        list_value(c->vary[i], index % n, key, sizeof key, value, sizeof value);
+        const int n = list_length(c->vary.list[i].value);
+        if (n == 0) return adamod__refuse("--vary '%.80s': expected KEY=A,B,..", c->vary.list[i].value);
+        list_value(c->vary.list[i].value, index % n, key, sizeof key, value, sizeof value);
         index /= n;
         if (set_key(r, key, value)) return -1;
         const size_t used = strlen(name);
@@ -192,7 +140,7 @@ static int apply_combination(const comparison *c, int index, recipe *r, char *na
     return 0;
 }
 
-/* A name as a directory's: letters, digits and dashes. */
+/* Makes a directory's name of letters, digits and dashes. */
 static void slug(const char *name, char *out, size_t size) {
     size_t n = 0;
     for (; *name && n + 1 < size; name++) {
@@ -212,7 +160,7 @@ static int make_directory(const char *path) {
 
 /* ---- runs ---- */
 
-/* One of the runs: a variant with a seed. */
+/* A variant with a seed. */
 typedef struct variant_run {
     recipe r;
     char name[1024]; /* of the variant */
@@ -220,11 +168,11 @@ typedef struct variant_run {
     char label[128]; /* for people, with the seed where there are several */
 } variant_run;
 
-/* At least 1; as many as are too many in any case are not counted further. */
+/* At least 1. Stops counting above MAX_RUNS. */
 static int combinations(const comparison *c) {
     int n = 1;
-    for (int i = 0; i < c->n_vary && n <= MAX_RUNS; i++) {
-        const int length = list_length(c->vary[i]);
+    for (int i = 0; i < c->vary.n && n <= MAX_RUNS; i++) {
+        const int length = list_length(c->vary.list[i].value);
         if (length > 0) n *= length;
     }
     return n;
@@ -232,7 +180,7 @@ static int combinations(const comparison *c) {
 
 static int seeds(const comparison *c) { return c->seeds > 0 ? (int)c->seeds : 1; }
 
-static int runs(const comparison *c) { return (c->n_variants > 0 ? c->n_variants : 1) * combinations(c) * seeds(c); }
+static int runs(const comparison *c) { return (c->variants.n > 0 ? c->variants.n : 1) * combinations(c) * seeds(c); }
 
 static void name_run(const comparison *c, int seed, variant_run *v) {
     char base[96];
@@ -244,7 +192,7 @@ static void name_run(const comparison *c, int seed, variant_run *v) {
     snprintf(v->label, sizeof v->label, "%.80s, seed %d", v->name, seed);
 }
 
-/* Run number index of all; the exit status. */
+/* Fills in run `index`. Returns the exit status. */
 static int find_run(const comparison *c, int index, variant_run *v) {
     const int seed = 1 + index % seeds(c), combination = index / seeds(c) % combinations(c);
     const int variant = index / seeds(c) / combinations(c);
@@ -252,7 +200,7 @@ static int find_run(const comparison *c, int index, variant_run *v) {
     recipe_free(&v->r);
     if (recipe_copy(&v->r, &c->base)) return cli_failed("compare");
     *v->name = '\0';
-    int failed = c->n_variants && apply_variant(&v->r, c->variant[variant], v->name, sizeof v->name);
+    int failed = c->variants.n && apply_variant(&v->r, c->variants.list[variant].value, v->name, sizeof v->name);
     if (!failed) failed = apply_combination(c, combination, &v->r, v->name, sizeof v->name);
     if (!failed && !*v->name) snprintf(v->name, sizeof v->name, "%s", c->base.name);
     snprintf(text, sizeof text, "name=%.60s", v->name);
@@ -264,16 +212,16 @@ static int find_run(const comparison *c, int index, variant_run *v) {
     return 0;
 }
 
-/* Once for each rule, however many runs have it. */
+/* Notes it once for each rule. */
 static void note_dropped(comparison *c, const recipe *r) {
     char line[1200];
     const size_t used = strlen(c->noted);
     if (key_lists(c->noted, r->optimizer.rule) || !recipe_dropped(r, line, sizeof line)) return;
-    training_note(line);
+    run_recipe_note(line);
     snprintf(c->noted + used, sizeof c->noted - used, "%s%s", used ? "," : "", r->optimizer.rule);
 }
 
-/* What would go wrong with a run: before any is made, so that it is not found after hours. */
+/* Checks a run before any is made, so that mistakes are not found after hours. */
 static int check_run(comparison *c, const variant_run *v) {
     char path[1200];
     snprintf(path, sizeof path, "%s/recipe.yaml", v->directory);
@@ -306,7 +254,7 @@ static int check_all(comparison *c) {
 
 static bool is_over(const comparison *c, int index) { return c->resume && run_is_over(c->directory[index]); }
 
-/* Makes it; the exit status. A run that diverges is a result too. */
+/* Makes a run. Returns the exit status: 0 for a run that diverged, which is a result too. */
 static int make_run(const comparison *c, int index, int at_once) {
     static variant_run v;
     struct stat exists;
@@ -319,14 +267,13 @@ static int make_run(const comparison *c, int index, int at_once) {
                                .board = c->board,
                                .place = index};
     scoreboard_begin(c->board, index);
-    status = training_run("compare", &v.r, &how, v.label, &result);
+    status = run_recipe("compare", &v.r, &how, v.label, &result);
     scoreboard_end(c->board, index);
     return result.status == TRAIN_DIVERGED ? 0 : status;
 }
 
 /* ---- several at the same time ---- */
 
-/* What is left to do. */
 typedef struct work {
     const comparison *c;
     int run[MAX_RUNS]; /* their numbers */
@@ -335,7 +282,7 @@ typedef struct work {
 
 static int make_job(void *context, int job) {
     const work *w = context;
-    if (job > 0) training_noted();
+    if (job > 0) run_recipe_noted();
     return make_run(w->c, w->run[job], w->at_once);
 }
 
@@ -376,7 +323,7 @@ static int make_one_by_one(const comparison *c, int *status) {
     return 0;
 }
 
-/* At once, since data may take long to read. */
+/* Comes first, since data may take long to read. */
 static void introduce(const comparison *c) {
     int over = 0;
     if (!isatty(STDERR_FILENO) && !(c->base.train.progress_every > 0)) return;
@@ -389,7 +336,7 @@ static void introduce(const comparison *c) {
     fprintf(stderr, "\n");
 }
 
-/* Those that failed are named, and are no part of the report. */
+/* Makes all runs. Names those that failed, which the report leaves out. */
 static int make_all(comparison *c) {
     int status[MAX_RUNS];
     c->board = scoreboard_create(c->n, (int)c->jobs);
@@ -410,29 +357,20 @@ static int make_all(comparison *c) {
 static int report_all(const comparison *c) {
     char page[1200];
     printf("\n");
-    int known;
-    const metric *metrics = tasks_metrics(&known);
-    if (report_print_table(c->made, c->n_made, metrics, known)) {
-        return cli_failed("compare");
-    }
-    if (c->no_report) return 0;
     snprintf(page, sizeof page, "%s/report.html", c->out);
-    if (report_write(c->made, c->n_made, metrics, known, page)) {
-        return cli_failed("compare");
-    }
-    printf("\n");
-    text_line(stdout, "The report is %s", page);
-    return 0;
+    return cli_write_report("compare", c->made, c->n_made, c->no_report ? NULL : page);
 }
 
 int cli_compare(int argc, char **argv) {
     static comparison c;
     static char standard[160];
     if (recipe_defaults(&c.base, tasks_all)) return cli_failed("compare");
-    int status = parse(argc, argv, &c, false);
+    int status = cli_parse(&syntax, argc, argv, &c);
     if (status >= 0) return status;
-    if (recipe_load(&c.base, c.recipe)) return cli_refused("compare");
-    if ((status = parse(argc, argv, &c, true)) >= 0) return status;
+    if (c.vary.n > MAX_LISTS) return cli_usage("compare", "more than %d --vary", MAX_LISTS);
+    if (c.variants.n > MAX_VARIANTS) return cli_usage("compare", "more than %d --variant", MAX_VARIANTS);
+    if (!c.recipe) return cli_usage("compare", "needs a recipe, say recipes/demo.yaml");
+    if (recipe_load(&c.base, c.recipe) || recipe_change(&c.base, &c.changes)) return cli_refused("compare");
     snprintf(standard, sizeof standard, "runs/%s-compare", c.base.name);
     if (!c.out) c.out = standard;
     status = check_all(&c);
@@ -441,6 +379,9 @@ int cli_compare(int argc, char **argv) {
     if (status == 0 && c.n_made > 0) status = report_all(&c);
     if (status == 0 && c.n_made < c.n) status = CLI_FAILURE;
     scoreboard_free(c.board);
+    free(c.changes.list);
+    free(c.vary.list);
+    free(c.variants.list);
     for (int i = 0; i < c.n; i++) {
         free(c.directory[i]);
         free(c.label[i]);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* How much is told of a run, less and less where a terminal is narrow: "adam: step 405/900, validation loss 2.9871",
+/* The details shown of a run, fewer on a narrow terminal: "adam: step 405/900, validation loss 2.9871",
  * "adam: 45 %, loss 2.9871", "45 %, loss 2.9871", "45 %". */
 typedef enum detail { WHOLE, SHORT, NAMELESS, SHARE, DETAILS } detail;
 

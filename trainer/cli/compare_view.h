@@ -1,13 +1,12 @@
-/* compare_view.h - the live line of `adamod compare --jobs N` on a terminal: how far each run is, and all of them.
+/* compare_view.h - the live line of `adamod compare --jobs N` on a terminal: the progress of each run and of all.
  *
- *     2 of 12 runs over, 41m05s left  [3] adam, seed 1: step 405/900, validation loss 2.9871  [4] sgd, seed 1: reading data
- */
+ *     2 of 12 runs over, 41m05s left  [3] adam, seed 1: step 405/900, validation loss 2.9871  [4] sgd, seed 1: reading data */
 #ifndef CLI_COMPARE_VIEW_H
 #define CLI_COMPARE_VIEW_H
 
 #include "train/scoreboard.h"
 
-/* With the name of each run. */
+/* label: the name of each run. */
 void compare_view_draw(scoreboard *b, char *const *label);
 
 #endif

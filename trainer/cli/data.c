@@ -2,14 +2,17 @@
 #include "cli/cli.h"
 #include "core/error.h"
 
-#include "support/clock.h"
 #include "core/number.h"
+#include "support/clock.h"
+#include "support/json.h"
 #include "support/text.h"
 #include "data/sets/data_sets.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { MOST_SETS = 64 };
 
 /* ---- list ---- */
 
@@ -58,25 +61,24 @@ static void print_set(const data_set *s) {
 static void print_json(const data_set *s) {
     const char *const texts[][2] = {{"name", s->name}, {"about", s->about},     {"task", s->task},
                                     {"home", s->home}, {"licence", s->licence}, {"state", state_of(s)}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        printf("%s", i ? ", " : "  {");
-        cli_json_string(stdout, texts[i][0]);
-        printf(": ");
-        cli_json_string(stdout, texts[i][1]);
-    }
-    printf(", \"files\": [");
+    json j = {.spaced = true};
+    json_open(&j, '{');
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) json_pair(&j, texts[i][0], texts[i][1]);
+    printf("  ");
+    (void)cli_print_json("data list", &j, ", \"files\": [");
     for (const data_file *f = s->files; f->name; f++) {
-        printf("%s\n    {\"name\": ", f == s->files ? "" : ",");
-        cli_json_string(stdout, f->name);
-        printf(", \"url\": ");
-        cli_json_string(stdout, f->url);
-        printf(", \"bytes\": ");
-        if (f->size) printf("%lld", (long long)f->size);
-        else printf("null");
-        printf(", \"%s\": ", f->kind == DIGEST_MD5 ? "md5" : "sha256");
-        if (f->checksum) cli_json_string(stdout, f->checksum);
-        else printf("null");
-        printf(", \"here\": %s}", there(s, "downloads", f->name) ? "true" : "false");
+        j.spaced = true;
+        json_open(&j, '{');
+        json_pair(&j, "name", f->name);
+        json_pair(&j, "url", f->url);
+        json_key(&j, "bytes");
+        if (f->size) json_integer(&j, f->size);
+        else json_string(&j, NULL);
+        json_pair(&j, f->kind == DIGEST_MD5 ? "md5" : "sha256", f->checksum);
+        json_pair_boolean(&j, "here", there(s, "downloads", f->name));
+        json_close(&j, '}');
+        printf("%s\n    ", f == s->files ? "" : ",");
+        (void)cli_print_json("data list", &j, "");
     }
     printf("]}");
 }
@@ -89,11 +91,11 @@ static void print_table(void) {
     }
 }
 
-/* A set by its name; NULL, with the message printed. */
+/* Finds a set by its name; prints a message and returns NULL if there is none. */
 static const data_set *named(const char *command, const char *name) {
-    const char *names[64] = {NULL};
+    const char *names[MOST_SETS] = {NULL};
     const data_set *s = data_set_find(name);
-    for (int i = 0; i < data_sets_n && i < 63; i++) names[i] = data_sets[i].name;
+    for (int i = 0; i < data_sets_n && i < MOST_SETS - 1; i++) names[i] = data_sets[i].name;
     if (s) return s;
     const char *nearest = cli_nearest(name, names);
     for (int i = 0; !nearest && *name && names[i]; i++)
@@ -103,55 +105,50 @@ static const data_set *named(const char *command, const char *name) {
     return NULL;
 }
 
-enum { LIST_JSON, LIST_HELP };
-static const cli_flag list_flags[] = {{"json", NULL, "print JSON"}, CLI_HELP_FLAG, {0}};
+/* The arguments of data list, get and prepare. */
+typedef struct job {
+    const char *command;
+    const data_set *sets[MOST_SETS];
+    int n;
+    data_sources sources;
+    data_options o;
+    int64_t threads;
+    bool mirrors; /* a file of them was given */
+    bool json;
+} job;
+
+static const cli_flag list_flags[] = {CLI_SWITCH("json", "print JSON", job, json), CLI_HELP_FLAG, {0}};
+
+static int add_set(void *to, const char *name) {
+    job *j = to;
+    if (j->n == MOST_SETS) return cli_usage(j->command, "too many names, expected at most %d", MOST_SETS);
+    return (j->sets[j->n++] = named(j->command, name)) ? 0 : CLI_USAGE;
+}
 
 int cli_data_list(int argc, char **argv) {
-    const data_set *chosen[64];
-    cli_parser p = {.command = "data list", .flags = list_flags, .argc = argc, .argv = argv};
-    bool json = false;
-    int n = 0;
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == LIST_HELP) {
-            fputs("usage: adamod data list [--json] [NAME]...\n\n"
-                  "Lists the public data sets that recipes name. With a name: its files, addresses and checksums.\n\n",
-                  stdout);
-            cli_print_flags(stdout, list_flags);
-            return 0;
-        }
-        if (flag == LIST_JSON) json = true;
-        else if (n == 64) return cli_usage(p.command, "too many names, expected at most 64");
-        else if (!(chosen[n++] = named(p.command, p.value))) return CLI_USAGE;
-    }
-    if (!n && !json) return print_table(), 0;
-    for (int i = 0; !n && i < data_sets_n; i++) chosen[i] = &data_sets[i];
-    if (!n) n = data_sets_n;
-    if (json) printf("[\n");
-    for (int i = 0; i < n; i++) {
-        if (!json) print_set(chosen[i]);
-        else {
-            print_json(chosen[i]);
-            printf(i + 1 < n ? ",\n" : "\n]\n");
-        }
+    const cli_syntax syntax = {
+        .command = "data list",
+        .help = "usage: adamod data list [--json] [NAME]...\n\n"
+                "Lists the public data sets that recipes name. With a name: its files, addresses and checksums.\n\n",
+        .flags = list_flags,
+        .operand = add_set};
+    job a = {.command = syntax.command};
+    const int status = cli_parse(&syntax, argc, argv, &a);
+    if (status >= 0) return status;
+    if (!a.n && !a.json) return print_table(), 0;
+    for (int i = 0; !a.n && i < data_sets_n; i++) a.sets[i] = &data_sets[i];
+    if (!a.n) a.n = data_sets_n;
+    if (a.json) printf("[\n");
+    for (int i = 0; i < a.n; i++) {
+        if (a.json) print_json(a.sets[i]), printf(i + 1 < a.n ? ",\n" : "\n]\n");
+        else print_set(a.sets[i]);
     }
     return 0;
 }
 
 /* ---- get and prepare ---- */
 
-enum { FLAG_MIRROR, FLAG_MIRRORS, FLAG_TIMEOUT, FLAG_HELP, FLAG_THREADS, FLAG_AGAIN };
-#define GET_FLAGS                                                                                                      \
-    {"mirror", "URL", "server that has SET/FILE, tried first; may be repeated"},                                       \
-        {"mirrors", "FILE", "file of more addresses (~/.config/adamod/mirrors)"},                                      \
-        {"timeout", "SECONDS", "give up on a server that sends next to nothing for this long (30)"}, CLI_HELP_FLAG
-static const cli_flag get_flags[] = {GET_FLAGS, {0}};
-static const cli_flag prepare_flags[] = {GET_FLAGS,
-                                         {"threads", "N", "threads; 0: one for each core (0)"},
-                                         {"again", NULL, "prepare again what is already prepared"},
-                                         {0}};
-
-/* What is shown: on a terminal a live line, elsewhere one now and then. */
+/* How progress is shown: on a terminal in a live line, elsewhere in a line now and then. */
 typedef struct shown {
     const char *command, *set;
     bool live, dirty;
@@ -193,69 +190,57 @@ static void show_note(void *context, const char *line) {
     text_line(stderr, "adamod: %s: %s", s->command, line);
 }
 
-typedef struct job {
-    const char *command;
-    const data_set *sets[64];
-    int n;
-    data_sources sources;
-    data_options o;
-    bool mirrors; /* a file of them was given */
-} job;
+static int read_mirror(void *to, const cli_flag *flag, const char *value) {
+    job *j = to;
+    (void)flag;
+    return data_sources_mirror(&j->sources, value) ? cli_refused(j->command) : 0;
+}
 
-static int parse_flag(job *j, int flag, const char *value) {
-    int64_t threads;
+static int read_mirrors(void *to, const cli_flag *flag, const char *value) {
+    job *j = to;
+    (void)flag;
+    j->mirrors = true;
+    return data_sources_read(&j->sources, value, false) ? cli_failed(j->command) : 0;
+}
+
+static int read_timeout(void *to, const cli_flag *flag, const char *value) {
+    job *j = to;
     char *end = NULL;
-    switch (flag) {
-        case FLAG_MIRROR: return data_sources_mirror(&j->sources, value) ? cli_refused(j->command) : 0;
-        case FLAG_MIRRORS:
-            j->mirrors = true;
-            return data_sources_read(&j->sources, value, false) ? cli_failed(j->command) : 0;
-        case FLAG_TIMEOUT:
-            j->o.timeout = adamod__read_number(value, &end);
-            if (end != value && !*end && j->o.timeout >= 1 && j->o.timeout <= 86400) return 0;
-            return cli_usage(j->command, "--timeout is '%.40s', expected seconds from 1 to 86400", value);
-        case FLAG_THREADS:
-            if (!cli_parse_int(j->command, "threads", value, 0, 1024, &threads)) return CLI_USAGE;
-            j->o.threads = (int)threads;
-            return 0;
-        case FLAG_AGAIN: j->o.again = true; return 0;
-        default:
-            if (j->n == 64) return cli_usage(j->command, "too many names, expected at most 64");
-            return (j->sets[j->n++] = named(j->command, value)) ? 0 : CLI_USAGE;
-    }
+    j->o.timeout = adamod__read_number(value, &end);
+    if (end != value && !*end && j->o.timeout >= 1 && j->o.timeout <= 86400) return 0;
+    return cli_usage(j->command, "--%s is '%.40s', expected seconds from 1 to 86400", flag->name, value);
 }
 
-/* The command line: exit status, or -1 to go on. */
-static int parse_job(job *j, const cli_flag *flags, const char *help, int argc, char **argv) {
-    cli_parser p = {.command = j->command, .flags = flags, .argc = argc, .argv = argv};
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == FLAG_HELP) {
-            fputs(help, stdout);
-            cli_print_flags(stdout, flags);
-            return 0;
-        }
-        const int status = parse_flag(j, flag, p.value);
-        if (status) return status;
-    }
-    if (j->n == 0) return cli_usage(j->command, "needs the name of a data set; 'adamod data list' shows them");
-    return -1;
-}
+#define GET_FLAGS                                                                                                      \
+    CLI_READ("mirror", "URL", "server that has SET/FILE, tried first; may be repeated", read_mirror),                  \
+        CLI_READ("mirrors", "FILE", "file of more addresses (~/.config/adamod/mirrors)", read_mirrors),                \
+        CLI_READ("timeout", "SECONDS", "give up on a server that sends next to nothing for this long (30)",            \
+                 read_timeout),                                                                                        \
+        CLI_HELP_FLAG
+static const cli_flag get_flags[] = {GET_FLAGS, {0}};
+static const cli_flag prepare_flags[] = {
+    GET_FLAGS,
+    CLI_WHOLE("threads", "N", "threads; 0: one for each core (0)", job, threads, 0, 1024),
+    CLI_SWITCH("again", "prepare again what is already prepared", job, o.again),
+    {0}};
 
-static int run_job(const char *command, const cli_flag *flags, const char *help, int argc, char **argv,
-                   int (*run)(const data_set *s, const data_options *o)) {
+static int run_job(cli_syntax syntax, int argc, char **argv, int (*run)(const data_set *s, const data_options *o)) {
+    const char *command = syntax.command;
     job j = {.command = command};
     shown s = {.command = command, .live = isatty(STDERR_FILENO)};
     char usual[DATA_SET_PATH];
-    int status = parse_job(&j, flags, help, argc, argv);
+    syntax.operand = add_set;
+    int status = cli_parse(&syntax, argc, argv, &j);
+    if (status < 0 && j.n == 0)
+        status = cli_usage(command, "needs the name of a data set; 'adamod data list' shows them");
     data_sources_default(usual, sizeof usual);
     if (status < 0 && !j.mirrors && *usual && data_sources_read(&j.sources, usual, true)) status = cli_failed(command);
+    j.o.threads = (int)j.threads;
     j.o.sources = &j.sources;
     j.o.progress = show_progress;
     j.o.note = show_note;
     j.o.context = &s;
-    for (int i = 0; status <= 0 && i < j.n; i++) {
-        if (status == 0) break; /* --help */
+    for (int i = 0; status < 0 && i < j.n; i++) {
         s.set = j.sets[i]->name;
         const int failed = run(j.sets[i], &j.o);
         clear_line(&s);
@@ -283,18 +268,22 @@ static int prepare(const data_set *s, const data_options *o) {
 }
 
 int cli_data_get(int argc, char **argv) {
-    return run_job("data get", get_flags,
-                   "usage: adamod data get [--mirror URL] [--mirrors FILE] NAME...\n\n"
-                   "Downloads the files of data sets into the cache, verifies their checksums, and prints the folder.\n"
-                   "Interrupted downloads are continued.\n\n",
-                   argc, argv, get);
+    const cli_syntax syntax = {
+        .command = "data get",
+        .help = "usage: adamod data get [--mirror URL] [--mirrors FILE] NAME...\n\n"
+                "Downloads the files of data sets into the cache, verifies their checksums, and prints the folder.\n"
+                "Interrupted downloads are continued.\n\n",
+        .flags = get_flags};
+    return run_job(syntax, argc, argv, get);
 }
 
 int cli_data_prepare(int argc, char **argv) {
-    return run_job(
-        "data prepare", prepare_flags,
-        "usage: adamod data prepare [--again] [--mirror URL] [--mirrors FILE] NAME...\n\n"
-        "Downloads data sets, unless they are in the cache, prepares them for recipes with data.set, and prints\n"
-        "the folder.\n\n",
-        argc, argv, prepare);
+    const cli_syntax syntax = {
+        .command = "data prepare",
+        .help =
+            "usage: adamod data prepare [--again] [--mirror URL] [--mirrors FILE] NAME...\n\n"
+            "Downloads data sets, unless they are in the cache, prepares them for recipes with data.set, and prints\n"
+            "the folder.\n\n",
+        .flags = prepare_flags};
+    return run_job(syntax, argc, argv, prepare);
 }

@@ -1,7 +1,7 @@
-/* adamod train --dry-run: what a run would be and take, found by reading the data, making a few updates and evaluating once.
- * Nothing is written. */
+/* adamod train --dry-run: the size, memory and time of a run, found by reading the data, making a few updates and evaluating
+ * once. Writes no file. */
 #include "support/text.h"
-#include "cli/training.h"
+#include "cli/run_recipe.h"
 #include "nn/profile.h"
 #include "train/estimate.h"
 #include "train/progress.h"
@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* ---- what is known without a measurement ---- */
+/* ---- known without a measurement ---- */
 
 static void print_fact(void *unused, const char *name, const char *value) {
     (void)unused;
@@ -31,7 +31,7 @@ static void print_data(const experiment *e) {
     if (t->describe) t->describe(e, print_fact, NULL);
 }
 
-/* What a parameter belongs to: the outermost part of its name, "encoder". */
+/* The outermost part of a parameter's name: "encoder". */
 static int part_length(const nn_param *p) { return (int)strcspn(p->name, "."); }
 
 static bool same_part(const nn_param *a, const nn_param *b) {
@@ -55,7 +55,7 @@ static void print_model(const experiment *e) {
     printf("  of these%10s%lld in biases, %lld in norms\n", "", (long long)kinds[NN_BIAS], (long long)kinds[NN_NORM]);
 }
 
-/* A group: how many numbers it has, and what the recipe says of them. */
+/* Prints the size of a group and its options. */
 static void print_group(const experiment *e, int index, const recipe_group *g) {
     const recipe_pair *option;
     int64_t count = 0;
@@ -99,7 +99,7 @@ static void print_length(const experiment *e) {
     printf("%-20s%s, %d threads\n", "device", nn_params_device(e->params), adamod_pool_threads(e->pool));
 }
 
-/* ---- what is measured ---- */
+/* ---- measured ---- */
 
 static void print_memory(const experiment *e) {
     const nn_memory m = nn_plan_memory(e->plan);
@@ -126,11 +126,11 @@ static void print_time(const experiment *e, const estimate *m) {
            progress_duration(m->whole, all), m->updates);
 }
 
-int training_dry_run(const recipe *r, comm *c) {
+int run_recipe_dry(const recipe *r, comm *c) {
     const bool first = comm_rank(c) == 0;
     const train_options o = {.comm = c,
                              .show = first && isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_SILENT,
-                             .note = first ? training_note : NULL};
+                             .note = first ? run_recipe_note : NULL};
     experiment e = {0};
     estimate m;
     if (train_open(&e, r, &o)) {
@@ -146,7 +146,7 @@ int training_dry_run(const recipe *r, comm *c) {
     print_model(&e);
     print_groups(&e);
     print_length(&e);
-    fflush(stdout); /* what follows takes a while */
+    fflush(stdout); /* the rest takes a while */
     int status = estimate_run(&e, &m) ? cli_failed("train") : 0;
     if (!status) print_memory(&e);
     if (!status && *m.diverged) status = cli_fail("train", "%s", m.diverged);

@@ -1,18 +1,19 @@
-/* adamod info: what was built, and what this machine has for it. */
+/* adamod info: the build, and the machine's instruction sets, memory and GPUs. */
 #include "cli/cli.h"
 #include "core/error.h"
 #include "comm/nccl.h"
+#include "support/json.h"
+#ifdef ADAMOD_TRAINER
+#include "train/loop.h"
+#endif
 
 #include <string.h>
 #include <unistd.h>
 
-enum { FLAG_JSON, FLAG_HELP };
-static const cli_flag flags[] = {{"json", NULL, "print one JSON object"}, CLI_HELP_FLAG, {0}};
-
 typedef struct machine {
     char compiler[96];
     char processor[128];
-    char huge_pages[64]; /* "madvise", "always", ... as the system has it set */
+    char huge_pages[64]; /* the system's setting: "madvise", "always", ... */
     const char *isa;     /* in use */
     int threads;
     long page_bytes;
@@ -34,7 +35,7 @@ static const char *compiler_name(char *buffer, size_t size) {
     return buffer;
 }
 
-/* What follows the first ": " of the first line of a file that starts with key; with no key, the word in brackets. */
+/* Copies the text after ": " in the first line that starts with key; without a key, the word in brackets. */
 static void read_system(const char *path, const char *key, char *buffer, size_t size) {
     char line[512];
     FILE *file = fopen(path, "r");
@@ -73,22 +74,22 @@ static int look(machine *m) {
     return 0;
 }
 
-/* The library's last message, without what it begins with. */
+/* The library's last message, without its prefix. */
 static const char *why_no_cuda(void) {
     const char *text = adamod__last_message();
     return strncmp(text, "cuda: ", 6) == 0 ? text + 6 : text;
 }
 
-/* NULL: it can be done. */
+/* NULL: the trainer can use CUDA. */
 static const char *why_no_training(void) {
 #ifdef ADAMOD_TRAINER
-    return cli_trainer_status() ? why_no_cuda() : NULL;
+    return experiment_cuda_status() ? why_no_cuda() : NULL;
 #else
     return "the trainer was not built";
 #endif
 }
 
-/* What ranks, processes that train together, are connected by. */
+/* The libraries that connect ranks, processes that train one model. */
 static const struct {
     const char *name, *key;
     bool (*find)(char *out, size_t size);
@@ -103,7 +104,11 @@ typedef struct op_note {
 
 static bool note_on_cuda(int i, op_note *out) {
 #ifdef ADAMOD_TRAINER
-    return !cli_trainer_status() && cli_trainer_note(i, &out->op, &out->title, out->line, sizeof out->line);
+    nn_note note;
+    if (experiment_cuda_status() || nn_device_note("cuda", i, &note) || !note.op) return false;
+    *out = (op_note){.op = note.op, .title = note.title};
+    snprintf(out->line, sizeof out->line, "%s", note.text);
+    return true;
 #else
     (void)i, (void)out;
     return false;
@@ -146,72 +151,76 @@ static void print_text(const machine *m) {
     }
 }
 
-static void print_json(const machine *m) {
-    printf("{\"version\": ");
-    cli_json_string(stdout, adamod_version_string());
-    printf(", \"compiler\": ");
-    cli_json_string(stdout, m->compiler);
-    printf(", \"processor\": ");
-    cli_json_string(stdout, m->processor);
-    printf(", \"instruction_sets\": [");
-    for (int i = 0; adamod_isa_name(i); i++) {
-        if (i) printf(", ");
-        cli_json_string(stdout, adamod_isa_name(i));
-    }
-    printf("], \"instruction_set\": ");
-    cli_json_string(stdout, m->isa);
-    printf(", \"threads\": %d, \"memory_bytes\": %.0f, \"cache_bytes\": %ld, \"page_bytes\": %ld, \"huge_pages\": ",
-           m->threads, m->memory_bytes, m->cache_bytes, m->page_bytes);
-    cli_json_string(stdout, m->huge_pages);
+static int print_json(const machine *m) {
+    json j = {.spaced = true};
+    json_open(&j, '{');
+    json_pair(&j, "version", adamod_version_string());
+    json_pair(&j, "compiler", m->compiler);
+    json_pair(&j, "processor", m->processor);
+    json_key(&j, "instruction_sets");
+    json_open(&j, '[');
+    for (int i = 0; adamod_isa_name(i); i++) json_string(&j, adamod_isa_name(i));
+    json_close(&j, ']');
+    json_pair(&j, "instruction_set", m->isa);
+    json_pair_integer(&j, "threads", m->threads);
+    json_pair_integer(&j, "memory_bytes", (int64_t)m->memory_bytes);
+    json_pair_integer(&j, "cache_bytes", m->cache_bytes);
+    json_pair_integer(&j, "page_bytes", m->page_bytes);
+    json_pair(&j, "huge_pages", m->huge_pages);
     const bool off = adamod_cuda_status() != ADAMOD_OK;
-    printf(", \"cuda_off\": ");
-    if (off) cli_json_string(stdout, why_no_cuda());
-    else printf("null");
+    json_pair(&j, "cuda_off", off ? why_no_cuda() : NULL);
     const char *why = why_no_training();
-    printf(", \"cuda_training_off\": ");
-    if (why) cli_json_string(stdout, why);
-    else printf("null");
+    json_pair(&j, "cuda_training_off", why);
     op_note note;
     for (int i = 0; !why && note_on_cuda(i, &note); i++) {
-        printf(", \"cuda_%s\": ", note.op);
-        cli_json_string(stdout, note.line);
+        char key[32];
+        snprintf(key, sizeof key, "cuda_%s", note.op);
+        json_pair(&j, key, note.line);
     }
     for (int i = 0; i < RANKS; i++) {
-        char found[256];
+        char found[256], key[16];
         const bool there = of_ranks[i].find(found, sizeof found);
-        printf(", \"%s%s\": ", of_ranks[i].key, there ? "" : "_off");
-        cli_json_string(stdout, there ? found : adamod__last_message());
+        snprintf(key, sizeof key, "%s%s", of_ranks[i].key, there ? "" : "_off");
+        json_pair(&j, key, there ? found : adamod__last_message());
     }
-    printf(", \"cuda\": [");
+    json_key(&j, "cuda");
+    json_open(&j, '[');
     adamod_cuda_device d;
     for (int i = 0; !off && !adamod_cuda_device_at(i, &d); i++) {
-        printf("%s{\"name\": ", i ? ", " : "");
-        cli_json_string(stdout, d.name);
-        printf(", \"capability\": \"%d.%d\", \"memory_bytes\": %zu, \"free_bytes\": %zu, \"driver\": %d}", d.major,
-               d.minor, d.memory, d.free_memory, d.driver);
+        char capability[16];
+        snprintf(capability, sizeof capability, "%d.%d", d.major, d.minor);
+        json_open(&j, '{');
+        json_pair(&j, "name", d.name);
+        json_pair(&j, "capability", capability);
+        json_pair_integer(&j, "memory_bytes", (int64_t)d.memory);
+        json_pair_integer(&j, "free_bytes", (int64_t)d.free_memory);
+        json_pair_integer(&j, "driver", d.driver);
+        json_close(&j, '}');
     }
-    printf("]}\n");
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return cli_print_json("info", &j, "\n");
 }
 
+typedef struct arguments {
+    bool json;
+} arguments;
+
+static const cli_flag flags[] = {CLI_SWITCH("json", "print one JSON object", arguments, json), CLI_HELP_FLAG, {0}};
+
 int cli_info(int argc, char **argv) {
-    cli_parser parser = {.command = "info", .flags = flags, .argc = argc, .argv = argv};
-    bool json = false;
-    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
-        if (flag == FLAG_JSON) {
-            json = true;
-        } else if (flag == FLAG_HELP) {
-            printf(
-                "usage: adamod info [--json]\n\nShows the version, the build, and what this machine has for the library: instruction sets, memory, GPUs,\n"
-                "MPI. The best instruction set is used, unless the environment variable ADAMOD_ISA names another.\n\n");
-            return cli_print_flags(stdout, flags), 0;
-        } else {
-            return flag == CLI_OPERAND ? cli_usage("info", "unexpected argument '%.40s'", parser.value) : CLI_USAGE;
-        }
-    }
+    const cli_syntax syntax = {
+        .command = "info",
+        .help =
+            "usage: adamod info [--json]\n\n"
+            "Shows the version, the build, and what this machine has for the library: instruction sets, memory, GPUs,\n"
+            "MPI. The best instruction set is used, unless the environment variable ADAMOD_ISA names another.\n\n",
+        .flags = flags};
+    arguments a = {false};
     machine m = {0};
-    const int status = look(&m);
-    if (status) return status;
-    if (json) print_json(&m);
-    else print_text(&m);
+    int status = cli_parse(&syntax, argc, argv, &a);
+    if (status >= 0 || (status = look(&m))) return status;
+    if (a.json) return print_json(&m);
+    print_text(&m);
     return 0;
 }

@@ -23,10 +23,10 @@ enum { TAKEN = sizeof taken / sizeof *taken };
 
 static pthread_t waiter;
 
-/* A library's own threads, as OpenBLAS starts them when it is loaded, do not block what the waiting thread does. */
+/* For threads of libraries, such as OpenBLAS's, which do not block these signals. */
 static void hand_over(int number) { pthread_kill(waiter, number); }
 
-/* Those that are waited for; they are blocked from here on. */
+/* Blocks the signals to wait for and returns them. */
 static sigset_t take_signals(sigset_t *before) {
     sigset_t set;
     waiter = pthread_self();
@@ -34,7 +34,7 @@ static sigset_t take_signals(sigset_t *before) {
     for (int i = 0; i < TAKEN; i++) {
         struct sigaction old;
         const bool keep = taken[i] == SIGHUP && sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
-        if (!keep) sigaddset(&set, taken[i]); /* nohup wants it to go on; but background jobs ignore SIGINT */
+        if (!keep) sigaddset(&set, taken[i]); /* ignored: nohup. SIGINT is taken even if a background job ignores it. */
     }
     sigprocmask(SIG_BLOCK, &set, before);
     for (int i = 0; i < TAKEN; i++) {
@@ -52,15 +52,14 @@ static void give_back_signals(const sigset_t *set, const sigset_t *before) {
 
 /* ---- processes ---- */
 
-/* What is under way. */
 typedef struct crew {
     const jobs *j;
-    pid_t *pids;          /* of each job; 0: it does not run */
+    pid_t *pids;          /* of each job; 0: not running */
     int lifeline[2];      /* a pipe from this process to all of them */
-    sigset_t set, before; /* signals that are waited for, and what was blocked before */
+    sigset_t set, before; /* signals to wait for; the mask before */
 } crew;
 
-/* What has begun an evaluation or a checkpoint looks at signals only after it, which may be minutes later. */
+/* A job looks at signals only between evaluations and checkpoints, which may take minutes. */
 static void *watch_parent(void *lifeline) {
     char byte;
     while (read(*(const int *)lifeline, &byte, 1) < 0 && errno == EINTR) {}
@@ -69,8 +68,8 @@ static void *watch_parent(void *lifeline) {
     _exit(128 + SIGTERM);
 }
 
-/* In the new process, which ends with its parent. Only the parent has the other end of the lifeline and writes nothing to it,
- * so its end is the end of the parent, whenever that was and whatever killed it. */
+/* Makes the new process end with its parent. Only the parent holds the other end of the lifeline, so reading from it ends
+ * when the parent does, whatever killed it. */
 static void live_with_parent(const int lifeline[2], pid_t parent) {
     static int own;
     pthread_t thread;
@@ -84,7 +83,7 @@ static void live_with_parent(const int lifeline[2], pid_t parent) {
     if (getppid() != parent) _exit(128 + SIGTERM);
 }
 
-/* In the new process. A group of its own keeps the terminal's Ctrl-C from it, which it would get twice. */
+/* Runs in the new process. In a group of its own it does not get the terminal's Ctrl-C a second time. */
 static void become_job(const crew *c, int job, pid_t parent) {
     const jobs *j = c->j;
     setpgid(0, 0);
@@ -97,14 +96,14 @@ static void become_job(const crew *c, int job, pid_t parent) {
 
 static pid_t begin(const crew *c, int job) {
     const pid_t parent = getpid();
-    fflush(NULL); /* or both processes would write what is in buffers */
+    fflush(NULL); /* else both processes would write what is in buffers */
     const pid_t pid = fork();
     if (pid == 0) become_job(c, job, parent);
     if (pid > 0) setpgid(pid, pid);
     return pid;
 }
 
-/* Those that have ended; how many. */
+/* Collects the jobs that have ended. Returns their number. */
 static int reap(const crew *c, int *status) {
     int n = 0, how;
     for (pid_t pid; (pid = waitpid(-1, &how, WNOHANG)) > 0;) {
@@ -119,7 +118,7 @@ static int reap(const crew *c, int *status) {
     return n;
 }
 
-/* The next signal; 0: there is none yet, but something to look at. */
+/* The next signal; 0: none yet, time for a look. */
 static int wait_for_signal(const crew *c) {
     static const struct timespec often = {.tv_nsec = 200000000};
     int number = 0;

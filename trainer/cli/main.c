@@ -1,7 +1,4 @@
-/* adamod: the command line. One row for each command; everything else is in the commands' own files.
- *
- * SPDX-License-Identifier: MIT
- */
+/* adamod: the table of commands, each of which has a file of its own. */
 #include "cli/cli.h"
 #ifdef ADAMOD_TRAINER
 #include "cli/ranks.h"
@@ -51,7 +48,7 @@ static void print_help(FILE *out) {
     fprintf(out, "\n  --help, --version\n\nExit status: 0; 1 if something failed; 2 if the command line is wrong.\n");
 }
 
-/* How many words of the arguments are the command's name; 0 if they are not. */
+/* The number of arguments that are the command's name; 0: they are not. */
 static int match(const cli_command *command, int argc, char **argv) {
     const char *name = command->name;
     for (int i = 0; i < argc; i++) {
@@ -63,21 +60,25 @@ static int match(const cli_command *command, int argc, char **argv) {
     return 0;
 }
 
-static bool is_family(const char *word) {
-    const size_t length = strlen(word);
-    for (int i = 0; i < COMMANDS; i++) {
-        if (length && strncmp(commands[i].name, word, length) == 0 && commands[i].name[length] == ' ') return true;
-    }
-    return false;
+/* The name within a family of commands, "trace" of "optim trace"; NULL: it is not of this family. */
+static const char *member_of(const cli_command *command, const char *family) {
+    const size_t length = strlen(family);
+    if (!length || strncmp(command->name, family, length) != 0 || command->name[length] != ' ') return NULL;
+    return command->name + length + 1;
 }
 
-static void print_family(FILE *out, const char *family) {
-    const size_t length = strlen(family);
-    fprintf(out, "usage: adamod %s COMMAND [ARGUMENT]...\n\n", family);
+static bool is_family(const char *word) {
+    int n = 0;
+    for (int i = 0; i < COMMANDS; i++) n += member_of(&commands[i], word) != NULL;
+    return n > 0;
+}
+
+static int print_family(const char *family) {
+    printf("usage: adamod %s COMMAND [ARGUMENT]...\n\n", family);
     for (int i = 0; i < COMMANDS; i++) {
-        if (strncmp(commands[i].name, family, length) != 0 || commands[i].name[length] != ' ') continue;
-        fprintf(out, "  %-15s  %s\n", commands[i].name, commands[i].summary);
+        if (member_of(&commands[i], family)) printf("  %-15s  %s\n", commands[i].name, commands[i].summary);
     }
+    return 0;
 }
 
 static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }
@@ -85,28 +86,25 @@ static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || st
 /* A family of commands without one of them, or with one that does not exist. */
 static int bad_member(const char *family, const char *member) {
     const char *words[COMMANDS + 1], *nearest = NULL;
-    const size_t length = strlen(family);
     char known[256] = "";
     int n = 0;
     for (int i = 0; i < COMMANDS; i++) {
-        if (strncmp(commands[i].name, family, length) != 0 || commands[i].name[length] != ' ') continue;
-        words[n++] = commands[i].name + length + 1;
+        if (!(words[n] = member_of(&commands[i], family))) continue;
+        n++;
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", n > 1 ? ", " : "", words[n - 1]);
     }
     words[n] = NULL;
     if (!member) return cli_usage(family, "needs a command: %s", known);
-    if ((nearest = cli_nearest(member, words))) {
+    if ((nearest = cli_nearest(member, words)))
         return cli_usage(family, "unknown command '%.40s'; did you mean '%s'?", member, nearest);
-    }
     return cli_usage(family, "unknown command '%.40s'; there are %s", member, known);
 }
 
 static int bad_command(int argc, char **argv) {
     if (is_family(argv[0])) {
         if (argc < 2 || !is_help(argv[1])) return bad_member(argv[0], argc > 1 ? argv[1] : NULL);
-        print_family(stdout, argv[0]);
-        return 0;
+        return print_family(argv[0]);
     }
     char first[COMMANDS][32];
     const char *words[COMMANDS + 2];
@@ -129,11 +127,11 @@ static int help(int argc, char **argv) {
         if (words && words < argc) return cli_usage("help", "unexpected argument '%.40s'", argv[words]);
         if (words) return commands[i].run(1, flag);
     }
-    if (argc == 1 && is_family(argv[0])) return print_family(stdout, argv[0]), 0;
+    if (argc == 1 && is_family(argv[0])) return print_family(argv[0]);
     return bad_command(argc, argv);
 }
 
-/* A stack that is too small ends a program by a signal, wherever it happens to be. */
+/* A stack that is too small would end the program by a signal. */
 static int ensure_stack(const char *command) {
     const rlim_t need = 1 << 20;
     struct rlimit stack;
@@ -172,8 +170,7 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     const int status = run(argc - 1, argv + 1);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
         return cli_fail(NULL, "cannot write to standard output: %s", strerror(errno));
-    }
     return status;
 }

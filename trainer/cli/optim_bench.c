@@ -1,10 +1,8 @@
-/* adamod optim bench: is a step as fast as memory allows, and how does it compare with PyTorch?
- *
- * SPDX-License-Identifier: MIT
- */
+/* adamod optim bench: is a step as fast as memory allows, and how does it compare with PyTorch? */
 #define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "core/error.h"
+#include "support/json.h"
 #include "support/metric.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
@@ -16,24 +14,67 @@
 
 #define COMMAND "optim bench"
 
-enum { RULE, DEVICE, SIZES, CASES, THREADS, ISA, PYTHON, NO_TORCH, QUICK, JSON, HELP };
+/* ---- the request ---- */
+
+enum { CASE_FLAT = 1, CASE_RESNET = 2, CASE_BF16 = 4, CASE_MASTER = 8, CASE_LAYER = 16, CASE_SMALL = 32 };
+
+typedef bench_optim_request request;
+
+static int parse_sizes(void *to, const cli_flag *flag, const char *text) {
+    request *ask = to;
+    ask->n_sizes = 0;
+    for (const char *at = text; ask->n_sizes < BENCH_MOST_SIZES;) {
+        char *end;
+        const long long n = strtoll(at, &end, 10);
+        const int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+        if (end == at || n < 1 || n > (INT64_C(1) << 40 >> shift)) break;
+        end += shift > 0;
+        ask->sizes[ask->n_sizes++] = n << shift;
+        if (!*end) return 0;
+        if (*end != ',') break;
+        at = end + 1;
+    }
+    return cli_usage(COMMAND, "--%s is '%.60s', expected up to %d sizes as 64K,1M,16M", flag->name, text,
+                     BENCH_MOST_SIZES);
+}
+
+static int parse_cases(void *to, const cli_flag *flag, const char *text) {
+    static const char *const names[] = {"flat", "resnet34", "bf16", "master", "layer", "small", NULL};
+    request *ask = to;
+    ask->cases = 0;
+    for (const char *at = text;; at++) {
+        char word[32];
+        int i = 0;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+        while (names[i] && strcmp(names[i], word) != 0) i++;
+        if (!names[i]) break;
+        ask->cases |= 1 << i;
+        at += strcspn(at, ",");
+        if (!*at) return 0;
+    }
+    return cli_usage(COMMAND, "--%s is '%.60s', expected some of flat,resnet34,bf16,master,layer,small", flag->name,
+                     text);
+}
+
 static const cli_flag flags[] = {
-    {"rule", "NAME", "the rule (adamod)"},
-    {"device", "NAME", "where: cpu, cuda or cuda:N (cpu)"},
-    {"sizes", "N,N,...", "elements of the flat f32 arrays (64K,1M,16M,64M); K and M are 2^10 and 2^20"},
-    {"cases", "NAME,...", "which to run (flat,resnet34,bf16,master)"},
-    {"threads", "N", "threads of every contestant (0: one for each core)"},
-    {"isa", "NAME", "the instruction set, one of those 'adamod info' shows (default: the best)"},
-    {"python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)"},
-    {"no-torch", NULL, "leave PyTorch out"},
-    {"quick", NULL, "fewer rounds, and no array larger than 16M: some 20 seconds"},
-    {"json", NULL, "print JSON, one object a line"},
+    CLI_TEXT("rule", "NAME", "the rule (adamod)", request, rule),
+    CLI_TEXT("device", "NAME", "where: cpu, cuda or cuda:N (cpu)", request, device),
+    CLI_READ("sizes", "N,N,...", "elements of the flat f32 arrays (64K,1M,16M,64M); K and M are 2^10 and 2^20",
+             parse_sizes),
+    CLI_READ("cases", "NAME,...", "which to run (flat,resnet34,bf16,master)", parse_cases),
+    CLI_WHOLE("threads", "N", "threads of every contestant (0: one for each core)", request, threads, 0, 1024),
+    CLI_TEXT("isa", "NAME", "the instruction set, one of those 'adamod info' shows (default: the best)", request, isa),
+    CLI_TEXT("python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)", request, python),
+    CLI_SWITCH("no-torch", "leave PyTorch out", request, no_torch),
+    CLI_SWITCH("quick", "fewer rounds, and no array larger than 16M: some 20 seconds", request, quick),
+    CLI_SWITCH("json", "print JSON, one object a line", request, json),
     CLI_HELP_FLAG,
     {0},
 };
 
-static void print_help(void) {
-    printf(
+static const cli_syntax syntax = {
+    .command = COMMAND,
+    .help =
         "usage: adamod optim bench [--FLAG [VALUE]]...\n\n"
         "Measures adamod_step against a loop that only moves the same bytes and, where a Python can import torch,\n"
         "against its AdamW (fused, or foreach where it has no fused one) and the published AdaMod in its operations.\n"
@@ -52,77 +93,8 @@ static void print_help(void) {
         "With --device cuda the arrays are on a GPU, and 'of copy' is the share of the speed at which it copies its own\n"
         "memory: ResNet-34, Transformer-big and one array of 268M, in f32, bf16 with f32 masters, and bf16 alone. A step\n"
         "is a replay of a CUDA graph, 'eager' a call of adamod_step. --sizes, --cases, --threads and --isa do not "
-        "apply.\n\n");
-    cli_print_flags(stdout, flags);
-}
-
-/* ---- the request ---- */
-
-enum {
-    MOST_SIZES = 16,
-    CASE_FLAT = 1,
-    CASE_RESNET = 2,
-    CASE_BF16 = 4,
-    CASE_MASTER = 8,
-    CASE_LAYER = 16,
-    CASE_SMALL = 32
-};
-
-typedef struct request {
-    const char *rule, *device, *isa, *python;
-    int64_t sizes[MOST_SIZES], threads;
-    int n_sizes, cases;
-    bool no_torch, quick, json;
-} request;
-
-static int parse_sizes(request *ask, const char *text) {
-    ask->n_sizes = 0;
-    for (const char *at = text; ask->n_sizes < MOST_SIZES;) {
-        char *end;
-        const long long n = strtoll(at, &end, 10);
-        const int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
-        if (end == at || n < 1 || n > (INT64_C(1) << 40 >> shift)) break;
-        end += shift > 0;
-        ask->sizes[ask->n_sizes++] = n << shift;
-        if (!*end) return 0;
-        if (*end != ',') break;
-        at = end + 1;
-    }
-    return cli_usage(COMMAND, "--sizes is '%.60s', expected up to %d sizes as 64K,1M,16M", text, MOST_SIZES);
-}
-
-static int parse_cases(request *ask, const char *text) {
-    static const char *const names[] = {"flat", "resnet34", "bf16", "master", "layer", "small", NULL};
-    ask->cases = 0;
-    for (const char *at = text;; at++) {
-        char word[32];
-        int i = 0;
-        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
-        while (names[i] && strcmp(names[i], word) != 0) i++;
-        if (!names[i]) break;
-        ask->cases |= 1 << i;
-        at += strcspn(at, ",");
-        if (!*at) return 0;
-    }
-    return cli_usage(COMMAND, "--cases is '%.60s', expected some of flat,resnet34,bf16,master,layer,small", text);
-}
-
-static int read_flag(request *ask, int flag, const char *value) {
-    switch (flag) {
-        case CLI_BAD: return CLI_USAGE;
-        case CLI_OPERAND: return cli_usage(COMMAND, "unexpected argument '%.40s'", value);
-        case RULE: ask->rule = value; return 0;
-        case DEVICE: ask->device = value; return 0;
-        case SIZES: return parse_sizes(ask, value);
-        case CASES: return parse_cases(ask, value);
-        case THREADS: return cli_parse_int(COMMAND, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
-        case ISA: ask->isa = value; return 0;
-        case PYTHON: ask->python = value; return 0;
-        case NO_TORCH: ask->no_torch = true; return 0;
-        case QUICK: ask->quick = true; return 0;
-        default: ask->json = true; return 0;
-    }
-}
+        "apply.\n\n",
+    .flags = flags};
 
 /* ---- shapes ---- */
 
@@ -149,8 +121,8 @@ void bench_make_resnet34(bench_shape shapes[BENCH_RESNET_TENSORS]) {
     shapes[n++] = (bench_shape){1, {10}};
 }
 
-/* How many of a rule's states have one number, or more, for each parameter of an array with so many dimensions, 1 or 2:
- * those that a step must move. */
+/* Counts the states of a rule with a number or more for each parameter of an array of 1 or 2 dimensions, which a step must
+ * move. */
 static int count_states(const char *rule, int ndim, int *states) {
     const int64_t shape[2] = {1024, ndim == 2 ? 1024 : 1};
     adamod_hyper *hyper;
@@ -172,7 +144,7 @@ enum { GOAL_LOOP, GOAL_ADAMW, GOAL_SAME, GOAL_LIST, GOALS };
 
 typedef struct bench {
     request ask;
-    int states, threads;
+    int threads;
     bench_torch *torch;
     const char *isa;
     bench_verdict goals[GOALS];
@@ -191,36 +163,30 @@ void bench_name_peer(bench_verdict *v, const char *torch) { bench_torch_name(tor
 
 static const char *const type_names[] = {"f32", "bf16", "bf16, f32 master"};
 
-void bench_cell(double x, const char *format, int width) {
-    char text[32];
-    snprintf(text, sizeof text, format, x);
-    printf(" %*s", width, x > 0 ? text : "-");
+void bench_print_columns(const bench_column *columns, int n, const char *rule, bool as_json) {
+    for (const bench_column *c = columns; c < columns + n; c++) {
+        char text[32] = "", key[32];
+        if (as_json && c->key) {
+            snprintf(key, sizeof key, c->key, rule ? rule : "adamod");
+            snprintf(text, sizeof text, c->x > 0 && isfinite(c->x) ? "%.6g" : "null",
+                     c->x); /* JSON has no other numbers */
+            printf(", \"%s\": %s", key, text);
+        } else if (!as_json && c->format) {
+            snprintf(text, sizeof text, c->format, c->x);
+            printf(" %*s", c->width, c->x > 0 ? text : "-");
+        }
+    }
 }
 
-void bench_json_pair(const char *name, double x) {
-    printf(", \"%s\": ", name);
-    if (x > 0 && isfinite(x)) printf("%.6g", x); /* JSON has no other numbers */
-    else printf("null");
-}
-
-void bench_json_same(const char *rule, double ms, double times) {
-    char name[32];
-    rule = rule ? rule : "adamod";
-    snprintf(name, sizeof name, "%s_ms", rule);
-    bench_json_pair(name, ms);
-    snprintf(name, sizeof name, "times_%s", rule);
-    bench_json_pair(name, times);
-}
+static bool is(const char *rule, const char *name) { return rule && strcmp(rule, name) == 0; }
 
 const char *bench_title(const char *rule) {
-    if (rule && strcmp(rule, "muon") == 0) return "Muon";
-    return rule && strcmp(rule, "adafactor") == 0 ? "Adafactor" : "AdaMod";
+    return is(rule, "muon") ? "Muon" : is(rule, "adafactor") ? "Adafactor" : "AdaMod";
 }
 
 bench_verdict bench_goal_same(const char *rule, double adamod) {
-    if (rule && strcmp(rule, "muon") == 0) return (bench_verdict){.goal = "speed over torch.optim.Muon", .bound = 1};
-    if (rule && strcmp(rule, "adafactor") == 0)
-        return (bench_verdict){.goal = "speed over torch.optim.Adafactor", .bound = 1};
+    if (is(rule, "muon")) return (bench_verdict){.goal = "speed over torch.optim.Muon", .bound = 1};
+    if (is(rule, "adafactor")) return (bench_verdict){.goal = "speed over torch.optim.Adafactor", .bound = 1};
     return (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = adamod};
 }
 
@@ -231,7 +197,7 @@ typedef struct row {
 static row make_row(const bench *b, const bench_race *race, int index) {
     const bench_case *c = &race->rows[index];
     const double *s = race->seconds;
-    const double bytes = (double)bench_bytes(c->type, b->states) * (double)c->elements;
+    const double bytes = (double)bench_bytes(c->type, b->ask.states) * (double)c->elements;
     const double adamw_bytes = 28 * (double)c->elements;
     row r = {.ms = 1e3 * s[index], .gb_per_s = 1e-9 * bytes / s[index], .of_loop = s[BENCH_LOOP] / s[index]};
     if (s[BENCH_ADAMW] > 0) r.times_adamw = s[BENCH_ADAMW] / adamw_bytes / (s[index] / bytes);
@@ -242,30 +208,25 @@ static row make_row(const bench *b, const bench_race *race, int index) {
 static void print_row(const bench *b, const bench_race *race, int index) {
     const bench_case *c = &race->rows[index];
     const row r = make_row(b, race, index);
-    if (b->ask.json) {
+    const bench_column columns[] = {{"ms", "%.3f", 9, r.ms},
+                                    {"gb_per_s", "%.1f", 7, r.gb_per_s},
+                                    {"loop_ms", NULL, 0, 1e3 * race->seconds[BENCH_LOOP]},
+                                    {"of_loop", "%.2f", 8, r.of_loop},
+                                    {"adamw_ms", NULL, 0, 1e3 * race->seconds[BENCH_ADAMW]},
+                                    {"times_adamw", "%.2f", 9, r.times_adamw},
+                                    {"%s_ms", NULL, 0, 1e3 * race->seconds[BENCH_SAME]},
+                                    {"times_%s", "%.2f", 9, r.times_same}};
+    if (b->ask.json)
         printf(
             "{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d, \"sets\": %d, "
             "\"steps\": %d",
             c->name, type_names[c->type], c->n_shapes, (long long)c->elements, race->rounds, c->sets,
             race->steps[index]);
-        bench_json_pair("ms", r.ms);
-        bench_json_pair("gb_per_s", r.gb_per_s);
-        bench_json_pair("loop_ms", 1e3 * race->seconds[BENCH_LOOP]);
-        bench_json_pair("of_loop", r.of_loop);
-        bench_json_pair("adamw_ms", 1e3 * race->seconds[BENCH_ADAMW]);
-        bench_json_pair("times_adamw", r.times_adamw);
-        bench_json_same(b->same, 1e3 * race->seconds[BENCH_SAME], r.times_same);
-        printf("}\n");
-    } else {
-        printf("%-21s %-16s %9lld", c->name, type_names[c->type], (long long)c->elements);
-        bench_cell(r.ms, "%.3f", 9);
-        bench_cell(r.gb_per_s, "%.1f", 7);
-        bench_cell(r.of_loop, "%.2f", 8);
-        bench_cell(r.times_adamw, "%.2f", 9);
-        bench_cell(r.times_same, "%.2f", 9);
-        if (bench_period(race->rule, c) > 1) printf("  %d steps", race->steps[index]);
-        printf("\n");
-    }
+    else printf("%-21s %-16s %9lld", c->name, type_names[c->type], (long long)c->elements);
+    bench_print_columns(columns, sizeof columns / sizeof *columns, b->same, b->ask.json);
+    if (b->ask.json) printf("}");
+    else if (bench_period(race->rule, c) > 1) printf("  %d steps", race->steps[index]);
+    printf("\n");
     fflush(stdout);
 }
 
@@ -292,14 +253,14 @@ static double available_memory(void) {
     return kilobytes > 0 ? 1024 * kilobytes : 1e18;
 }
 
-/* So many sets that one step of all of them goes through more than the last cache holds. */
+/* Enough sets that one step of all of them moves more than the last-level cache holds. */
 static int count_sets(const bench *b, bench_type type, int64_t elements) {
     double enough = 256e6;
 #ifdef _SC_LEVEL3_CACHE_SIZE
     const double cache = 1.5 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
     if (cache > enough) enough = cache < 1e9 ? cache : 1e9;
 #endif
-    const double set = (type == BENCH_F32 ? 4.0 : 2.0) * (2 + b->states) * (double)elements;
+    const double set = (type == BENCH_F32 ? 4.0 : 2.0) * (2 + b->ask.states) * (double)elements;
     return set >= enough ? 1 : (int)(enough / set) + 1;
 }
 
@@ -307,7 +268,7 @@ static int count_sets(const bench *b, bench_type type, int64_t elements) {
 
 static int run_race(bench *b, bench_race *race) {
     race->rule = b->ask.rule;
-    race->states = b->states;
+    race->states = b->ask.states;
     race->threads = b->threads;
     race->same = b->same;
     race->torch = race->rows[0].type == BENCH_F32 ? b->torch : NULL;
@@ -359,7 +320,7 @@ static int run_resnet34(bench *b) {
     return status;
 }
 
-/* Where memory is not the limit, with a rule that multiplies matrices. */
+/* With a rule that multiplies matrices, memory is not the limit here. */
 static int run_layer(bench *b, const char *name, int64_t d) {
     const bench_shape shapes[] = {{2, {3 * d, d}}, {2, {d, d}}, {2, {4 * d, d}}, {2, {d, 4 * d}}};
     bench_race race = {.n_rows = 1};
@@ -384,19 +345,18 @@ static int run_cases(bench *b) {
 /* ---- what is printed before and after ---- */
 
 static void print_setup_json(const bench *b, const char *why) {
-    printf("{\"version\": ");
-    cli_json_string(stdout, adamod_version_string());
-    printf(", \"rule\": ");
-    cli_json_string(stdout, b->ask.rule);
-    printf(", \"isa\": ");
-    cli_json_string(stdout, b->isa);
-    printf(", \"threads\": %d, \"bytes_per_element\": %d, \"torch\": ", b->threads, bench_bytes(BENCH_F32, b->states));
-    if (b->torch) cli_json_string(stdout, bench_torch_version(b->torch));
-    else printf("null");
-    printf(", \"adamw\": %s", !b->torch ? "null" : bench_torch_fused(b->torch) ? "\"fused\"" : "\"foreach\"");
-    if (!b->torch) printf(", \"no_torch\": ");
-    if (!b->torch) cli_json_string(stdout, why);
-    printf("}\n");
+    json j = {.spaced = true};
+    json_open(&j, '{');
+    json_pair(&j, "version", adamod_version_string());
+    json_pair(&j, "rule", b->ask.rule);
+    json_pair(&j, "isa", b->isa);
+    json_pair_integer(&j, "threads", b->threads);
+    json_pair_integer(&j, "bytes_per_element", bench_bytes(BENCH_F32, b->ask.states));
+    json_pair(&j, "torch", b->torch ? b->torch->version : NULL);
+    json_pair(&j, "adamw", !b->torch ? NULL : b->torch->fused ? "fused" : "foreach");
+    if (!b->torch) json_pair(&j, "no_torch", why);
+    json_close(&j, '}');
+    (void)cli_print_json(COMMAND, &j, "\n");
 }
 
 static void print_setup(const bench *b, const char *why) {
@@ -405,13 +365,12 @@ static void print_setup(const bench *b, const char *why) {
         return;
     }
     printf("adamod %s: rule %s, %d bytes an element in f32, %s, %d thread%s\n", adamod_version_string(), b->ask.rule,
-           bench_bytes(BENCH_F32, b->states), b->isa, b->threads, b->threads > 1 ? "s" : "");
+           bench_bytes(BENCH_F32, b->ask.states), b->isa, b->threads, b->threads > 1 ? "s" : "");
     if (!b->torch) printf("torch is not measured: %s\n", why);
-    else if (bench_torch_fused(b->torch))
-        printf("torch %s (%s)\n", bench_torch_version(b->torch), bench_torch_python(b->torch));
+    else if (b->torch->fused) printf("torch %s (%s)\n", b->torch->version, bench_torch_python(b->torch));
     else {
-        printf("torch %s (%s): fused AdamW is not available in it, foreach AdamW is measured\n",
-               bench_torch_version(b->torch), bench_torch_python(b->torch));
+        printf("torch %s (%s): fused AdamW is not available in it, foreach AdamW is measured\n", b->torch->version,
+               bench_torch_python(b->torch));
     }
     char same[32];
     snprintf(same, sizeof same, "x %s", bench_title(b->same));
@@ -420,17 +379,14 @@ static void print_setup(const bench *b, const char *why) {
     fflush(stdout);
 }
 
-void bench_print_verdict(const bench_verdict *v, bool json) {
+void bench_print_verdict(const bench_verdict *v, bool as_json) {
     if (!v->any) return;
     const bool met = v->at_most ? v->found <= v->bound : v->found >= v->bound;
-    if (json) {
-        printf("{\"goal\": ");
-        cli_json_string(stdout, v->goal);
-        printf(", \"%s\": %g", v->at_most ? "at_most" : "at_least", v->bound);
-        bench_json_pair("found", v->found);
-        printf(", \"where\": ");
-        cli_json_string(stdout, v->where);
-        printf(", \"met\": %s}\n", met ? "true" : "false");
+    const bench_column columns[] = {{"found", NULL, 0, v->found}};
+    if (as_json) {
+        printf("{\"goal\": \"%s\", \"%s\": %g", v->goal, v->at_most ? "at_most" : "at_least", v->bound);
+        bench_print_columns(columns, 1, NULL, true);
+        printf(", \"where\": \"%s\", \"met\": %s}\n", v->where, met ? "true" : "false");
     } else {
         char found[32];
         printf("%-6s  %s: %s %g, found %s (%s%s%s)\n", met ? "met" : "MISSED", v->goal,
@@ -439,7 +395,7 @@ void bench_print_verdict(const bench_verdict *v, bool json) {
     }
 }
 
-/* The library takes it from its environment variable, so that is what a message of its own would name. */
+/* The library would name its environment variable in a message, not the flag. */
 static int choose_isa(const char *isa) {
     char all[128] = "";
     for (int i = 0; adamod_isa_name(i); i++) {
@@ -464,7 +420,7 @@ static int start(bench *b, char *why, size_t size) {
     bench_warn_if_busy(COMMAND);
     if (!b->ask.no_torch) b->torch = bench_torch_start(b->ask.python, b->threads, "cpu");
     snprintf(why, size, "%s", b->ask.no_torch || b->torch ? "--no-torch" : adamod__last_message());
-    return count_states(b->ask.rule, 2, &b->states);
+    return count_states(b->ask.rule, 2, &b->ask.states);
 }
 
 static int run(bench *b) {
@@ -472,14 +428,14 @@ static int run(bench *b) {
     int status = start(b, why, sizeof why);
     if (status) return status;
     b->same = b->torch && bench_torch_has(b->torch, b->ask.rule) ? b->ask.rule : NULL;
-    const bool fused = b->torch && bench_torch_fused(b->torch);
+    const bool fused = b->torch && b->torch->fused;
     b->goals[GOAL_LOOP] = (bench_verdict){.goal = "share of the loop's speed, from 1M elements up", .bound = 0.9};
     b->goals[GOAL_ADAMW] = (bench_verdict){.goal = fused ? "speed per byte over torch's fused AdamW"
                                                          : "speed per byte over torch's foreach AdamW",
                                            .bound = 1};
     b->goals[GOAL_SAME] = bench_goal_same(b->same, 5);
-    if (b->torch) bench_name_peer(&b->goals[GOAL_ADAMW], bench_torch_version(b->torch));
-    if (b->torch) bench_name_peer(&b->goals[GOAL_SAME], bench_torch_version(b->torch));
+    if (b->torch) bench_name_peer(&b->goals[GOAL_ADAMW], b->torch->version);
+    if (b->torch) bench_name_peer(&b->goals[GOAL_SAME], b->torch->version);
     b->goals[GOAL_LIST] =
         (bench_verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .bound = 1.1, .at_most = true};
     print_setup(b, why);
@@ -490,29 +446,19 @@ static int run(bench *b) {
     return 0;
 }
 
-static int run_on_cuda(const request *ask) {
-    bench_cuda_request cuda = {.rule = ask->rule,
-                               .device = ask->device,
-                               .python = ask->python,
-                               .no_torch = ask->no_torch,
-                               .quick = ask->quick,
-                               .json = ask->json};
-    int status = count_states(ask->rule, 2, &cuda.states);
-    if (!status) status = count_states(ask->rule, 1, &cuda.flat_states);
-    return status ? status : bench_cuda(&cuda);
+static int run_on_cuda(request *ask) {
+    int status = count_states(ask->rule, 2, &ask->states);
+    if (!status) status = count_states(ask->rule, 1, &ask->flat_states);
+    return status ? status : bench_cuda(ask);
 }
 
 int cli_optim_bench(int argc, char **argv) {
     bench b = {.ask = {.rule = "adamod", .device = "cpu", .cases = CASE_FLAT | CASE_RESNET | CASE_BF16 | CASE_MASTER}};
-    cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
-    parse_sizes(&b.ask, "64K,1M,16M,64M");
-    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
-        if (flag == HELP) return print_help(), 0;
-        const int status = read_flag(&b.ask, flag, parser.value);
-        if (status) return status;
-    }
+    (void)parse_sizes(&b.ask, NULL, "64K,1M,16M,64M");
+    int status = cli_parse(&syntax, argc, argv, &b.ask);
+    if (status >= 0) return status;
     if (strcmp(b.ask.device, "cpu") != 0) return run_on_cuda(&b.ask);
-    const int status = run(&b);
+    status = run(&b);
     bench_torch_stop(b.torch);
     return status;
 }

@@ -1,8 +1,5 @@
-/* The contestants of `adamod optim bench`. Each works on as many sets of arrays as it takes to outgrow the caches, and
- * a burst is one step of every set, so that no step finds its arrays in a cache that another contestant did not have.
- *
- * SPDX-License-Identifier: MIT
- */
+/* optim_bench.h - the contestants of `adamod optim bench`. Each works on enough sets of arrays to outgrow the caches, and a
+ * burst is one step of every set, so that no contestant finds its arrays in a cache. */
 #ifndef CLI_OPTIM_BENCH_H
 #define CLI_OPTIM_BENCH_H
 
@@ -11,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct bench_python;
 
 typedef enum bench_type {
     BENCH_F32,
@@ -24,7 +23,7 @@ typedef struct bench_shape {
     int64_t dim[4];
 } bench_shape;
 
-/* What one row of the table measures. */
+/* A row of the table. */
 typedef struct bench_case {
     const char *name;
     bench_type type;
@@ -34,18 +33,18 @@ typedef struct bench_case {
     int sets;
 } bench_case;
 
-/* Memory as the library gets it for its states: huge pages for what is large. NULL if there is none. */
+/* Memory as the library allocates its states: huge pages for large arrays. NULL: out of memory. */
 void *bench_alloc(size_t bytes);
-/* Random bits that are finite, ordinary numbers as f32 and as bf16. */
+/* Fills with random numbers, neither tiny nor huge, in f32 and in bf16. */
 void bench_fill(void *array, size_t bytes, bench_type type, uint64_t seed);
 
 /* ---- the loop that only moves the bytes (bench_loop.c) ---- */
 
 typedef struct bench_loop bench_loop;
 
-/* For a rule with so many states of the parameters' size (0 to 6). NULL if memory or threads are missing. */
+/* states: of the parameters' size, 0 to 6. NULL: out of memory or threads. */
 bench_loop *bench_loop_create(const bench_case *c, int states, int threads);
-/* near: its prefetches are for the first-level cache, else for the second. Which is faster depends on the processor. */
+/* near: prefetches into the first-level cache, else into the second. Which is faster depends on the processor. */
 double bench_loop_burst(bench_loop *loop, bool near);
 void bench_loop_free(bench_loop *loop);
 /* Bytes a step must read and write for each element. */
@@ -53,46 +52,48 @@ int bench_bytes(bench_type type, int states);
 
 /* ---- PyTorch (bench_peers.c) ---- */
 
-typedef struct bench_torch bench_torch;
+typedef struct bench_torch {
+    struct bench_python *process;
+    char version[64];
+    bool fused; /* it has a fused AdamW for the device; else its foreach one is measured */
+    bool muon, adafactor;
+    const char *same; /* the rule that it was prepared for beside AdamW; NULL: none */
+} bench_torch;
 typedef enum bench_peer { PEER_ADAMW, PEER_SAME } bench_peer;
 
 /* Starts python, or python3 or /usr/bin/python3, whichever can import torch and use the device, "cpu" or "cuda"; NULL if
- * none can. 0 threads: as many as it likes. */
+ * none can. 0 threads: torch's default. */
 bench_torch *bench_torch_start(const char *python, int threads, const char *device);
 const char *bench_torch_python(const bench_torch *torch);
-const char *bench_torch_version(const bench_torch *torch);
-/* Whether this torch has a fused AdamW for the device; if not, its foreach one is measured. */
-bool bench_torch_fused(const bench_torch *torch);
-/* Whether torch can run the rule itself: adamod in its operations, muon and adafactor as its own where it has them. */
+/* Whether torch can run the rule: adamod in its operations, muon and adafactor as its own where it has them. */
 bool bench_torch_has(const bench_torch *torch, const char *rule);
-/* same: a rule that torch runs beside AdamW, PEER_SAME; or NULL. false or negative after a failure, which is in
- * bench_torch_error. */
+/* same: a rule that torch runs beside AdamW as PEER_SAME, or NULL. After a failure these return false or a negative number,
+ * and bench_torch_failed prints the message and returns the exit status. */
 bool bench_torch_prepare(bench_torch *torch, const bench_case *c, const char *same);
 double bench_torch_burst(bench_torch *torch, bench_peer peer);
 bool bench_torch_drop(bench_torch *torch);
-const char *bench_torch_error(const bench_torch *torch);
+int bench_torch_failed(const bench_torch *torch);
 void bench_torch_stop(bench_torch *torch);
 
 /* ---- how long it takes (bench_length.c) ---- */
 
-/* Whether a step is more than bytes that are moved: products of matrices, of Muon and SOAP. */
+/* Whether a step multiplies matrices, as with Muon and SOAP, so that it does more than move bytes. */
 bool bench_multiplies(const char *rule, const bench_case *c);
-/* Of so many steps in a row one does more than the others, so that a fair measurement is of a multiple of them: with SOAP it
- * changes the bases of matrices. 1: all are alike. */
+/* Every period steps, one does more than the others: with SOAP it changes the bases of matrices. A fair measurement takes
+ * a multiple of the period. 1: all steps are alike. */
 int bench_period(const char *rule, const bench_case *c);
 
-/* Takes the first step of a case and says how long that took. 0, or the command's exit status. */
+/* Times the first step of a case. Returns 0, or the command's exit status. */
 typedef int (*bench_attempt)(void *context, const bench_case *c, double *seconds);
-/* Whether a first step takes at most so many seconds: *about is 0, or what it would take. It is taken with short sides
- * first, and then longer ones as long as the time allows it, since nothing can stop one that takes minutes. 0, or the exit
- * status. */
+/* Sets *about to 0 if a first step takes at most `most` seconds, else to its estimated time. Tries short sides first, then
+ * longer ones while time allows, since nothing can stop a step that takes minutes. Returns 0, or the exit status. */
 int bench_fits(const bench_case *c, double most, bench_attempt attempt, void *context, double *about);
-/* Says so, if it does not. */
+/* Whether about is above 0; then says so. */
 bool bench_is_too_long(const bench_case *c, double about);
 
 /* ---- all of them, in turns (bench_race.c) ---- */
 
-/* A race is run by contestants with the same number of elements. The rows are ours, over one list of shapes each. */
+/* All contestants of a race have the same number of elements. The rows are ours, over one list of shapes each. */
 enum { BENCH_ROWS = 2, BENCH_LOOP = BENCH_ROWS, BENCH_NEAR_LOOP, BENCH_ADAMW, BENCH_SAME, BENCH_CONTESTANTS };
 
 typedef struct bench_race {
@@ -102,25 +103,25 @@ typedef struct bench_race {
     int n_rows;
     bench_torch *torch; /* NULL: it does not take part; it runs the shapes of the first row */
     const char *same;   /* the rule, if torch runs it, too */
-    double budget;      /* seconds; after these, and least rounds, it is over */
+    double budget;      /* seconds; the race ends after these and least_rounds */
     int least_rounds;
     double most; /* seconds; after these one round is enough */
     int rounds;
     int steps[BENCH_ROWS]; /* of ours that were timed */
-    /* Of one step, the median over all rounds; negative: did not take part. BENCH_LOOP has that of the faster loop. */
+    /* Median time of a step over all rounds; negative: did not take part. BENCH_LOOP has the faster loop's. */
     double seconds[BENCH_CONTESTANTS];
 } bench_race;
 
 /* 0, or the command's exit status with the message printed. */
 int bench_run(bench_race *race);
-/* The first step of ours, as bench_attempt: context is the race. */
+/* A bench_attempt with our first step; context is the race. */
 int bench_attempt_ours(void *race, const bench_case *c, double *seconds);
 /* Bytes of memory that it takes. */
 double bench_memory(const bench_race *race);
 
 /* ---- what is printed (optim_bench.c) ---- */
 
-/* The worst of what was found, and where. */
+/* A goal, and the worst result found. */
 typedef struct bench_verdict {
     const char *goal;
     double bound;
@@ -128,26 +129,31 @@ typedef struct bench_verdict {
     bool any;
     double found;
     char where[64];
-    char peer[96]; /* what it was found against: "torch 2.3.0"; "": nothing that has versions */
+    char peer[96]; /* the peer compared with, "torch 2.3.0"; "": none that has versions */
 } bench_verdict;
 
 void bench_name_peer(bench_verdict *v, const char *torch);
 void bench_judge(bench_verdict *v, double found, const char *where);
-void bench_print_verdict(const bench_verdict *v, bool json);
-/* A number, or a dash or null where there is none. */
-void bench_cell(double x, const char *format, int width);
-void bench_json_pair(const char *name, double x);
-/* Of the rule that torch runs, too, or NULL: its times, how it is written, and the goal, which with AdaMod is the bound
- * given. */
-void bench_json_same(const char *rule, double ms, double times);
+void bench_print_verdict(const bench_verdict *v, bool as_json);
+/* A number of a row. */
+typedef struct bench_column {
+    const char *key;    /* in JSON, "%s" standing for the rule that torch runs; NULL: only in the table */
+    const char *format; /* in the table; NULL: only in JSON */
+    int width;
+    double x; /* 0 or less: unknown, a dash or null */
+} bench_column;
+/* rule: the one that torch runs beside AdamW; NULL: none. */
+void bench_print_columns(const bench_column *columns, int n, const char *rule, bool as_json);
+/* How the rule that torch runs is written, and the goal of speed over it, which with AdaMod has the bound given. */
 const char *bench_title(const char *rule);
 bench_verdict bench_goal_same(const char *rule, double adamod);
+/* Sets the options for the type. */
+adamod_status bench_set_type(adamod_optimizer *opt, bench_type type);
 
-/* Whether Muon leaves an array to AdamW, as its users do with vectors and embeddings: the latter have a dimension of more
- * than this. */
+/* Muon leaves vectors and embeddings to AdamW, as its users do. An embedding has a dimension above BENCH_EMBEDDING. */
 enum { BENCH_EMBEDDING = 1 << 14 };
 bool bench_is_embedding(const bench_shape *shape);
-/* Makes a group for them with Muon; with other rules they belong to group 0 as all do. */
+/* Makes a group for embeddings with Muon; with other rules they belong to group 0. */
 adamod_status bench_add_embeddings(adamod_optimizer *opt, const char *rule, int *group);
 
 enum { BENCH_RESNET_TENSORS = 110, BENCH_RESNET_ELEMENTS = 21282122 };
@@ -156,14 +162,17 @@ void bench_make_resnet34(bench_shape shapes[BENCH_RESNET_TENSORS]);
 
 /* ---- on a GPU (bench_cuda.c) ---- */
 
-typedef struct bench_cuda_request {
-    const char *rule, *device;
-    const char *python;
-    int states, flat_states; /* as large as a matrix, as a vector: those that a step must move */
-    bool no_torch, quick, json;
-} bench_cuda_request;
+enum { BENCH_MOST_SIZES = 16 };
 
-/* The exit status of the command. */
-int bench_cuda(const bench_cuda_request *ask);
+typedef struct bench_optim_request {
+    const char *rule, *device, *isa, *python;
+    int64_t sizes[BENCH_MOST_SIZES], threads;
+    int n_sizes, cases;
+    int states, flat_states; /* states that a step must move, of a matrix and of a vector */
+    bool no_torch, quick, json;
+} bench_optim_request;
+
+/* Returns the exit status of the command. */
+int bench_cuda(const bench_optim_request *ask);
 
 #endif

@@ -1,29 +1,13 @@
-/* adamod optim list: the rules, and what each can be told. */
+/* adamod optim list: the rules and their options. */
 #include "cli/cli.h"
 #include "optim/optim.h"
+#include "support/json.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #define COMMAND "optim list"
-
-enum { FLAG_JSON, FLAG_MARKDOWN, FLAG_HELP };
-static const cli_flag flags[] = {{"json", NULL, "print one JSON object"},
-                                 {"markdown", NULL, "print the rules as tables in Markdown"},
-                                 CLI_HELP_FLAG,
-                                 {0}};
-
-static void print_help(void) {
-    printf(
-        "usage: adamod optim list [RULE] [--json]\n"
-        "       adamod optim list --markdown\n\n"
-        "Lists the update rules: their states, the bytes of state per f32 parameter, and a summary. With RULE, lists\n"
-        "its options with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the default\n"
-        "options. In JSON an infinite number is the string \"inf\". The tables of --markdown are those of\n"
-        "docs/optimizers.md and docs/pytorch.md: one of all rules, and one of what only some of them do.\n\n");
-    cli_print_flags(stdout, flags);
-}
 
 /* ---- states ---- */
 
@@ -225,70 +209,62 @@ static int print_rules_markdown(void) {
 
 /* ---- JSON ---- */
 
-static void print_option_json(const adamod_option *o) {
+static void add_option(json *j, const adamod_option *o) {
     static const char *const kinds[] = {"real", "integer", "choice"};
-    printf("{\"name\": ");
-    cli_json_string(stdout, o->name);
-    printf(", \"kind\": \"%s\", \"default\": ", kinds[o->kind]);
+    json_open(j, '{');
+    json_pair(j, "name", o->name);
+    json_pair(j, "kind", kinds[o->kind]);
     if (o->kind == ADAMOD_CHOICE) {
-        cli_json_string(stdout, o->choices[(int)o->value]);
-        printf(", \"choices\": [");
-        for (int i = 0; o->choices[i]; i++) {
-            if (i) printf(", ");
-            cli_json_string(stdout, o->choices[i]);
-        }
-        printf("]");
+        json_pair(j, "default", o->choices[(int)o->value]);
+        json_key(j, "choices");
+        json_open(j, '[');
+        for (int i = 0; o->choices[i]; i++) json_string(j, o->choices[i]);
+        json_close(j, ']');
     } else {
-        cli_json_number(stdout, o->value);
-        printf(", \"min\": ");
-        cli_json_number(stdout, o->min);
-        printf(", \"max\": ");
-        cli_json_number(stdout, o->max);
-        printf(", \"min_open\": %s, \"max_open\": %s", o->min_open ? "true" : "false", o->max_open ? "true" : "false");
+        cli_json_number(j, "default", o->value);
+        cli_json_number(j, "min", o->min);
+        cli_json_number(j, "max", o->max);
+        json_pair_boolean(j, "min_open", o->min_open);
+        json_pair_boolean(j, "max_open", o->max_open);
     }
-    printf(", \"structural\": %s, \"optimizer_wide\": %s, \"help\": ", o->structural ? "true" : "false",
-           o->optimizer_wide ? "true" : "false");
-    cli_json_string(stdout, o->help);
-    printf("}");
+    json_pair_boolean(j, "structural", o->structural);
+    json_pair_boolean(j, "optimizer_wide", o->optimizer_wide);
+    json_pair(j, "help", o->help);
+    json_close(j, '}');
 }
 
-static int print_rule_json(const char *rule, const char *summary) {
+/* Prints a rule as one object, followed by end. */
+static int print_rule_json(const char *rule, const char *summary, const char *end) {
     rule_states states;
     const adamod_status status = find_states(rule, &states);
     if (status) return cli_library(COMMAND, status);
-    printf("{\"name\": ");
-    cli_json_string(stdout, rule);
-    printf(", \"summary\": ");
-    cli_json_string(stdout, summary);
-    printf(", \"states\": [");
-    for (int i = 0; i < states.n; i++) {
-        if (i) printf(", ");
-        cli_json_string(stdout, states.state[i].name);
-    }
-    printf("], \"bytes_per_parameter\": ");
-    cli_json_number(stdout, states.bytes);
-    printf(", \"options\": [");
+    json j = {.spaced = true};
+    json_open(&j, '{');
+    json_pair(&j, "name", rule);
+    json_pair(&j, "summary", summary);
+    json_key(&j, "states");
+    json_open(&j, '[');
+    for (int i = 0; i < states.n; i++) json_string(&j, states.state[i].name);
+    json_close(&j, ']');
+    cli_json_number(&j, "bytes_per_parameter", states.bytes);
+    json_key(&j, "options");
+    json_open(&j, '[');
     adamod_option o;
-    for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) {
-        if (i) printf(", ");
-        print_option_json(&o);
-    }
-    printf("]}");
-    return 0;
+    for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) add_option(&j, &o);
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return cli_print_json(COMMAND, &j, end);
 }
 
 static int print_rules_json(void) {
     int status = 0;
     printf("{\"rules\": [");
-    for (int i = 0; adamod_rule_name(i) && !status; i++) {
-        if (i) printf(",\n");
-        status = print_rule_json(adamod_rule_name(i), adamod_rule_summary(i));
-    }
-    printf("]}\n");
+    for (int i = 0; adamod_rule_name(i) && !status; i++)
+        status = print_rule_json(adamod_rule_name(i), adamod_rule_summary(i), adamod_rule_name(i + 1) ? ",\n" : "]}\n");
     return status;
 }
 
-/* Of a rule or an alias that there is. */
+/* The summary of a rule or an alias. */
 static const char *find_summary(const char *rule) {
     for (int i = 0; adamod_rule_name(i); i++) {
         const char *summary, *alias = adamod__rule_alias(i, &summary);
@@ -298,26 +274,44 @@ static const char *find_summary(const char *rule) {
     return "";
 }
 
+typedef struct arguments {
+    const char *rule;
+    bool json, markdown;
+} arguments;
+
+static const cli_flag flags[] = {CLI_SWITCH("json", "print one JSON object", arguments, json),
+                                 CLI_SWITCH("markdown", "print the rules as tables in Markdown", arguments, markdown),
+                                 CLI_HELP_FLAG,
+                                 {0}};
+
+static int take_rule(void *to, const char *value) {
+    arguments *a = to;
+    if (a->rule) return cli_usage(COMMAND, "unexpected argument '%.40s'", value);
+    a->rule = value;
+    return 0;
+}
+
 int cli_optim_list(int argc, char **argv) {
-    cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
-    const char *rule = NULL;
-    bool json = false, markdown = false;
-    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
-        if (flag == FLAG_JSON) json = true;
-        else if (flag == FLAG_MARKDOWN) markdown = true;
-        else if (flag == FLAG_HELP) return print_help(), 0;
-        else if (flag == CLI_BAD) return CLI_USAGE;
-        else if (rule) return cli_usage(COMMAND, "unexpected argument '%.40s'", parser.value);
-        else rule = parser.value;
-    }
-    if (markdown && (rule || json)) return cli_usage(COMMAND, "--markdown goes with no rule and not with --json");
-    if (markdown) return print_rules_markdown();
-    if (!rule) return json ? print_rules_json() : print_rules();
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .help =
+            "usage: adamod optim list [RULE] [--json]\n"
+            "       adamod optim list --markdown\n\n"
+            "Lists the update rules: their states, the bytes of state per f32 parameter, and a summary. With RULE, lists\n"
+            "its options with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the default\n"
+            "options. In JSON an infinite number is the string \"inf\". The tables of --markdown are those of\n"
+            "docs/optimizers.md and docs/pytorch.md: one of all rules, and one of what only some of them do.\n\n",
+        .flags = flags,
+        .operand = take_rule};
+    arguments a = {NULL};
+    int status = cli_parse(&syntax, argc, argv, &a);
+    if (status >= 0) return status;
+    if (a.markdown && (a.rule || a.json)) return cli_usage(COMMAND, "--markdown goes with no rule and not with --json");
+    if (a.markdown) return print_rules_markdown();
+    if (!a.rule) return a.json ? print_rules_json() : print_rules();
     adamod_option first;
-    const adamod_status status = adamod_option_at(rule, 0, &first);
-    if (status) return cli_library(COMMAND, status);
-    if (!json) return print_rule(rule, find_summary(rule));
-    const int result = print_rule_json(rule, find_summary(rule));
-    printf("\n");
-    return result;
+    const adamod_status known = adamod_option_at(a.rule, 0, &first);
+    if (known) return cli_library(COMMAND, known);
+    const char *summary = find_summary(a.rule);
+    return a.json ? print_rule_json(a.rule, summary, "\n") : print_rule(a.rule, summary);
 }

@@ -1,7 +1,4 @@
-/* adamod optim trace: a rule over recorded gradients. How anyone checks the library against another program.
- *
- * SPDX-License-Identifier: MIT
- */
+/* adamod optim trace: runs a rule over recorded gradients, to check the library against another program. */
 #include "cli/cli.h"
 #include "core/error.h"
 #include "data/npy.h"
@@ -15,40 +12,23 @@
 
 #define COMMAND "optim trace"
 
-enum { RULE, PARAMS, GRADS, OUT, STATES, SCHEDULE, TYPE, SHAPE, LOAD, SAVE, DEVICE, HELP, FIXED };
-static const cli_flag fixed[FIXED] = {
-    {"rule", "NAME", "the rule (adamod); 'adamod optim list' shows them"},
-    {"params", "FILE", "the parameters at the start: float32 or float64, of any shape, n elements"},
-    {"grads", "FILE", "the gradients: [steps, n], or [steps, ...] with the shape of the parameters; same type"},
-    {"out", "FILE", "the parameters after every step: [steps, n]"},
-    {"states", NULL, "write every state after every step, too: OUT.STATE.npy (t.exp_avg.npy beside t.npy)"},
-    {"schedule", "OPTION=TEXT", "a schedule for an option, as lr=warmup(1e-7,4000); may be repeated"},
-    {"type", "TYPE", "run the parameters as f32, f64, bf16 or f16 (default: as in the file)"},
-    {"shape", "N,N,...", "the shape of the parameters, in place of the file's"},
-    {"load", "FILE", "start from the states in this file, as --save wrote it"},
-    {"save", "FILE", "write the states after the last step to this file (safetensors)"},
-    {"device", "NAME", "where: cpu, cuda or cuda:N (cpu)"},
-    CLI_HELP_FLAG,
-};
-
 typedef struct setting {
     const char *option, *text;
     bool schedule;
 } setting;
 
-/* What the command line asks for. */
 typedef struct request {
     const char *rule, *device;
-    const char *path[FIXED]; /* by flag; NULL: not given */
-    bool states, has_type, help;
-    adamod_type type;
+    const char *params, *grads, *out, *load, *save; /* NULL: not given */
+    bool states, help;
+    int type; /* an adamod_type; -1: not given */
     int ndim; /* of --shape; -1: not given */
     int64_t shape[ADAMOD_MAX_DIMS];
     setting *settings;
     int n_settings;
 } request;
 
-/* An array that is written after every step. */
+/* An array written after every step. */
 typedef struct output {
     npy_writer *writer;
     const void *data;
@@ -61,7 +41,7 @@ typedef struct trace {
     request ask;
     npy_array params, grads;
     adamod_optimizer *opt;
-    void *param;                      /* the parameters in the type they are run in */
+    void *param;                      /* the parameters in the type of the run */
     void *device_param, *device_grad; /* on a GPU: the parameters, and a step's gradients */
     adamod_tensor tensor;
     int64_t steps;
@@ -73,7 +53,79 @@ typedef struct trace {
 
 /* ---- the command line ---- */
 
-/* The flags of a rule: the fixed ones and one for each of its options. Free it. */
+/* The rule decides what the other flags are, so it is looked for first. */
+static const char *find_rule(int argc, char **argv) {
+    const char *name = "adamod";
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--rule") == 0 && i + 1 < argc) name = argv[++i];
+        else if (strncmp(argv[i], "--rule=", 7) == 0) name = argv[i] + 7;
+    }
+    return name;
+}
+
+static int read_shape(void *to, const cli_flag *flag, const char *text) {
+    request *ask = to;
+    const char *at = text;
+    for (ask->ndim = 0; ask->ndim < ADAMOD_MAX_DIMS;) {
+        char *end;
+        errno = 0;
+        const long long d = strtoll(at, &end, 10);
+        if (end == at || d < 0 || errno) break;
+        ask->shape[ask->ndim++] = d;
+        if (!*end) return 0;
+        if (*end != ',') break;
+        at = end + 1;
+    }
+    return cli_usage(COMMAND, "--%s is '%.40s', expected up to %d whole numbers as 3,4", flag->name, text,
+                     ADAMOD_MAX_DIMS);
+}
+
+static int add_setting(request *ask, const char *option, const char *text, bool schedule) {
+    setting *grown = realloc(ask->settings, (size_t)(ask->n_settings + 1) * sizeof *grown);
+    if (!grown) return cli_fail(COMMAND, "out of memory");
+    ask->settings = grown;
+    grown[ask->n_settings++] = (setting){option, text, schedule};
+    return 0;
+}
+
+static int read_option(void *to, const cli_flag *flag, const char *value) {
+    return add_setting(to, flag->name, value, false);
+}
+
+static int read_schedule(void *to, const cli_flag *flag, const char *value) {
+    if (strchr(value, '=')) return add_setting(to, NULL, value, true);
+    return cli_usage(COMMAND, "--%s is '%.60s', expected OPTION=SCHEDULE as lr=warmup(1e-7,4000)", flag->name, value);
+}
+
+static int read_path(void *to, const cli_flag *flag, const char *value) {
+    *(const char **)((char *)to + flag->member) = value;
+    return *value ? 0 : cli_usage(COMMAND, "--%s is empty, expected a file name", flag->name);
+}
+
+static const char *const types[] = {"f32", "f64", "bf16", "f16", NULL}; /* as in adamod_type */
+
+#define PATH(flag, text, to) CLI_FLAG(READ, flag, "FILE", text, .read = read_path, .member = offsetof(request, to))
+
+static const cli_flag fixed[] = {
+    CLI_TEXT("rule", "NAME", "the rule (adamod); 'adamod optim list' shows them", request, rule),
+    PATH("params", "the parameters at the start: float32 or float64, of any shape, n elements", params),
+    PATH("grads", "the gradients: [steps, n], or [steps, ...] with the shape of the parameters; same type", grads),
+    PATH("out", "the parameters after every step: [steps, n]", out),
+    CLI_SWITCH("states", "write every state after every step, too: OUT.STATE.npy (t.exp_avg.npy beside t.npy)", request,
+               states),
+    CLI_READ("schedule", "OPTION=TEXT", "a schedule for an option, as lr=warmup(1e-7,4000); may be repeated",
+             read_schedule),
+    CLI_CHOICE("type", "TYPE", "run the parameters as f32, f64, bf16 or f16 (default: as in the file)", request, type,
+               types),
+    CLI_READ("shape", "N,N,...", "the shape of the parameters, in place of the file's", read_shape),
+    PATH("load", "start from the states in this file, as --save wrote it", load),
+    PATH("save", "write the states after the last step to this file (safetensors)", save),
+    CLI_TEXT("device", "NAME", "where: cpu, cuda or cuda:N (cpu)", request, device),
+    CLI_FLAG(SWITCH, "help", NULL, "show this and exit", .member = offsetof(request, help), .letter = 'h'),
+};
+enum { FIXED = sizeof fixed / sizeof *fixed };
+
+/* Returns the fixed flags and one for each option of the rule. Free them. */
 static cli_flag *make_flags(const char *name) {
     static const char *const kinds[] = {"X", "N", "WORD"};
     adamod_option o;
@@ -84,19 +136,9 @@ static cli_flag *make_flags(const char *name) {
     memcpy(flags, fixed, sizeof fixed);
     for (int i = 0; i < n; i++) {
         adamod_option_at(name, i, &o);
-        flags[FIXED + i] = (cli_flag){o.name, kinds[o.kind], o.help};
+        flags[FIXED + i] = (cli_flag)CLI_READ(o.name, kinds[o.kind], o.help, read_option);
     }
     return flags;
-}
-
-/* The rule decides what the other flags are, so it is looked for first. */
-static const char *find_rule(int argc, char **argv) {
-    const char *name = "adamod";
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--rule") == 0 && i + 1 < argc) name = argv[++i];
-        else if (strncmp(argv[i], "--rule=", 7) == 0) name = argv[i] + 7;
-    }
-    return name;
 }
 
 static void print_help(const char *name, const cli_flag *flags) {
@@ -112,57 +154,6 @@ static void print_help(const char *name, const cli_flag *flags) {
     cli_print_flags(stdout, flags + FIXED);
 }
 
-static int parse_shape(const char *text, request *ask) {
-    const char *at = text;
-    for (ask->ndim = 0; ask->ndim < ADAMOD_MAX_DIMS;) {
-        char *end;
-        errno = 0;
-        const long long d = strtoll(at, &end, 10);
-        if (end == at || d < 0 || errno) break;
-        ask->shape[ask->ndim++] = d;
-        if (!*end) return 0;
-        if (*end != ',') break;
-        at = end + 1;
-    }
-    return cli_usage(COMMAND, "--shape is '%.40s', expected up to %d whole numbers as 3,4", text, ADAMOD_MAX_DIMS);
-}
-
-static int add_setting(request *ask, const char *option, const char *text, bool schedule) {
-    setting *grown = realloc(ask->settings, (size_t)(ask->n_settings + 1) * sizeof *grown);
-    if (!grown) return cli_fail(COMMAND, "out of memory");
-    ask->settings = grown;
-    grown[ask->n_settings++] = (setting){option, text, schedule};
-    return 0;
-}
-
-static int read_flag(request *ask, const cli_flag *flags, int flag, const char *value) {
-    switch (flag) {
-        case CLI_BAD: return CLI_USAGE;
-        case CLI_OPERAND: return cli_usage(COMMAND, "unexpected argument '%.40s'", value);
-        case RULE: return 0;
-        case STATES: ask->states = true; return 0;
-        case HELP: ask->help = true; return 0;
-        case DEVICE: ask->device = value; return 0;
-        case SHAPE: return parse_shape(value, ask);
-        case SCHEDULE:
-            if (strchr(value, '=')) return add_setting(ask, NULL, value, true);
-            return cli_usage(COMMAND, "--schedule is '%.60s', expected OPTION=SCHEDULE as lr=warmup(1e-7,4000)", value);
-        case TYPE:
-            ask->has_type = true;
-            if (type_parse(value, &ask->type)) return 0;
-            return cli_usage(COMMAND, "--type is '%.40s', expected f32, f64, bf16 or f16", value);
-        case PARAMS:
-        case GRADS:
-        case OUT:
-        case LOAD:
-        case SAVE:
-            ask->path[flag] = value;
-            if (*value) return 0;
-            return cli_usage(COMMAND, "--%s is empty, expected a file name", flags[flag].name);
-        default: return add_setting(ask, flags[flag].name, value, false);
-    }
-}
-
 static bool same_file(const char *a, const char *b) {
     struct stat x, y;
     if (!a || !b) return false;
@@ -171,57 +162,43 @@ static bool same_file(const char *a, const char *b) {
 }
 
 static int check_request(const request *ask) {
-    static const int needed[] = {PARAMS, GRADS, OUT};
-    /* What is written would replace what is read. States alone may be saved to where they were loaded from. */
+    enum { PARAMS, GRADS, OUT, LOAD, SAVE };
+    static const char *const names[] = {"params", "grads", "out", "load", "save"};
+    const char *const paths[] = {ask->params, ask->grads, ask->out, ask->load, ask->save};
+    /* An output must not replace an input. States alone may be saved to where they were loaded from. */
     static const int apart[][2] = {{SAVE, OUT}, {OUT, PARAMS},  {OUT, GRADS},
                                    {OUT, LOAD}, {SAVE, PARAMS}, {SAVE, GRADS}};
-    for (int i = 0; i < 3; i++) {
-        if (!ask->path[needed[i]]) {
-            return cli_usage(COMMAND, "--%s is missing; 'adamod help optim trace' shows what is needed",
-                             fixed[needed[i]].name);
-        }
+    for (int i = PARAMS; i <= OUT; i++) {
+        if (!paths[i])
+            return cli_usage(COMMAND, "--%s is missing; 'adamod help optim trace' shows what is needed", names[i]);
     }
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
         const int a = apart[i][0], b = apart[i][1];
-        if (!same_file(ask->path[a], ask->path[b])) continue;
-        return cli_usage(COMMAND, "--%s and --%s name the same file, %s", fixed[a].name, fixed[b].name, ask->path[a]);
+        if (same_file(paths[a], paths[b]))
+            return cli_usage(COMMAND, "--%s and --%s name the same file, %s", names[a], names[b], paths[a]);
     }
     return 0;
 }
 
 static int read_request(request *ask, const cli_flag *flags, int argc, char **argv) {
-    cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
-    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
-        const int status = read_flag(ask, flags, flag, parser.value);
-        if (status) return status;
-    }
-    return ask->help ? 0 : check_request(ask);
+    const cli_syntax syntax = {.command = COMMAND, .flags = flags};
+    const int status = cli_parse(&syntax, argc, argv, ask);
+    return status >= 0 ? status : ask->help ? 0 : check_request(ask);
 }
 
 /* ---- the files ---- */
 
-/* "[2, 3]", or "[steps, 2, 3]" with a first word. */
-static const char *format_shape(char *buffer, size_t size, const char *first, int ndim, const int64_t *shape) {
-    snprintf(buffer, size, "[%s", first ? first : "");
-    for (int d = 0; d < ndim; d++) {
-        const size_t used = strlen(buffer);
-        snprintf(buffer + used, size - used, "%s%lld", d || first ? ", " : "", (long long)shape[d]);
-    }
-    const size_t used = strlen(buffer);
-    snprintf(buffer + used, size - used, "]");
-    return buffer;
-}
-
-static bool same_shape(int ndim, const int64_t *a, const int64_t *b) {
-    for (int d = 0; d < ndim; d++) {
-        if (a[d] != b[d]) return false;
-    }
-    return true;
+/* Writes "[2, 3]", or "[steps, 2, 3]" with a first word. */
+static void format_shape(char buffer[192], const char *first, int ndim, const int64_t *shape) {
+    int used = snprintf(buffer, 192, "[%s", first);
+    for (int d = 0; d < ndim; d++)
+        used += snprintf(buffer + used, (size_t)(192 - used), "%s%lld", d || *first ? ", " : "", (long long)shape[d]);
+    snprintf(buffer + used, (size_t)(192 - used), "]");
 }
 
 static bool grads_fit(const npy_array *grads, size_t n, int ndim, const int64_t *shape) {
     if (grads->ndim == 2 && grads->shape[1] == (int64_t)n) return true;
-    return grads->ndim == ndim + 1 && same_shape(ndim, grads->shape + 1, shape);
+    return grads->ndim == ndim + 1 && memcmp(grads->shape + 1, shape, (size_t)ndim * sizeof *shape) == 0;
 }
 
 static int check_files(trace *t) {
@@ -230,28 +207,28 @@ static int check_files(trace *t) {
     const npy_array *p = &t->params, *g = &t->grads;
     char a[192], b[192], c[192];
     if (g->type != p->type) {
-        return cli_fail(COMMAND, "%s: dtype is %s, expected %s as in %s", ask->path[GRADS], dtypes[g->type],
-                        dtypes[p->type], ask->path[PARAMS]);
+        return cli_fail(COMMAND, "%s: dtype is %s, expected %s as in %s", ask->grads, dtypes[g->type], dtypes[p->type],
+                        ask->params);
     }
     if (grads_fit(g, p->count, p->ndim, p->shape) || grads_fit(g, p->count, t->tensor.ndim, t->tensor.shape)) return 0;
-    format_shape(a, sizeof a, NULL, g->ndim, g->shape);
-    format_shape(b, sizeof b, "steps", 1, (const int64_t[]){(int64_t)p->count});
+    format_shape(a, "", g->ndim, g->shape);
+    format_shape(b, "steps", 1, (const int64_t[]){(int64_t)p->count});
     if (t->tensor.ndim == 1) {
-        return cli_fail(COMMAND, "%s: shape is %s, expected %s as %s has %zu elements", ask->path[GRADS], a, b,
-                        ask->path[PARAMS], p->count);
+        return cli_fail(COMMAND, "%s: shape is %s, expected %s as %s has %zu elements", ask->grads, a, b, ask->params,
+                        p->count);
     }
-    format_shape(c, sizeof c, "steps", t->tensor.ndim, t->tensor.shape);
-    return cli_fail(COMMAND, "%s: shape is %s, expected %s or %s as %s has %zu elements", ask->path[GRADS], a, b, c,
-                    ask->path[PARAMS], p->count);
+    format_shape(c, "steps", t->tensor.ndim, t->tensor.shape);
+    return cli_fail(COMMAND, "%s: shape is %s, expected %s or %s as %s has %zu elements", ask->grads, a, b, c,
+                    ask->params, p->count);
 }
 
-/* The parameter as the library will have it: shape, types, arrays. */
+/* Fills in the parameter for the library: shape, types, arrays. */
 static int describe_tensor(trace *t) {
     const request *ask = &t->ask;
     const adamod_type file_type = t->params.type == NPY_F64 ? ADAMOD_F64 : ADAMOD_F32;
     adamod_tensor *x = &t->tensor;
     *x = (adamod_tensor){.name = "param", .grad_type = file_type, .ndim = t->params.ndim};
-    x->param_type = ask->has_type ? ask->type : file_type;
+    x->param_type = ask->type < 0 ? file_type : (adamod_type)ask->type;
     memcpy(x->shape, t->params.shape, sizeof t->params.shape);
     if (ask->ndim < 0) return 0;
     int64_t count = 1;
@@ -260,9 +237,9 @@ static int describe_tensor(trace *t) {
     }
     if (count != (int64_t)t->params.count) {
         char shape[192];
-        format_shape(shape, sizeof shape, NULL, ask->ndim, ask->shape);
+        format_shape(shape, "", ask->ndim, ask->shape);
         return cli_usage(COMMAND, "--shape is %s, expected a shape of %zu elements as %s has", shape, t->params.count,
-                         ask->path[PARAMS]);
+                         ask->params);
     }
     x->ndim = ask->ndim;
     memcpy(x->shape, ask->shape, sizeof ask->shape);
@@ -270,9 +247,7 @@ static int describe_tensor(trace *t) {
 }
 
 static int read_files(trace *t) {
-    if (npy_read(t->ask.path[PARAMS], &t->params) || npy_read(t->ask.path[GRADS], &t->grads)) {
-        return cli_failed(COMMAND);
-    }
+    if (npy_read(t->ask.params, &t->params) || npy_read(t->ask.grads, &t->grads)) return cli_failed(COMMAND);
     int status = describe_tensor(t);
     if (!status) status = check_files(t);
     if (status) return status;
@@ -287,13 +262,15 @@ static int read_files(trace *t) {
 
 /* ---- a GPU's memory ---- */
 
-static int on_device(trace *t, adamod_status status) {
-    return status ? cli_fail(COMMAND, "%s", adamod__gpu_of(t->opt).api->error()) : 0;
+static adamod__gpu gpu(const trace *t) { return adamod__gpu_of(t->opt); }
+
+static int on_device(const trace *t, adamod_status status) {
+    return status ? cli_fail(COMMAND, "%s", gpu(t).api->error()) : 0;
 }
 
 static int move_to_device(trace *t) {
-    const adamod__device_api *api = adamod__gpu_of(t->opt).api;
-    adamod__device *d = adamod__gpu_of(t->opt).device;
+    const adamod__device_api *api = gpu(t).api;
+    adamod__device *d = gpu(t).device;
     const size_t bytes = t->params.count * type_size(t->tensor.param_type);
     if (!d) return 0;
     int failed = on_device(t, api->alloc(d, bytes, &t->device_param));
@@ -304,20 +281,17 @@ static int move_to_device(trace *t) {
     return failed;
 }
 
-/* The gradients of a step, where the optimizer reads them. */
+/* Puts the gradients of a step where the optimizer reads them. */
 static int give_grads(trace *t, const void *grads, size_t bytes) {
-    if (adamod__gpu_of(t->opt).device) {
-        return bytes ? on_device(t, adamod__gpu_of(t->opt).api->copy_in(adamod__gpu_of(t->opt).device, t->device_grad,
-                                                                        grads, bytes))
-                     : 0;
-    }
+    if (gpu(t).device)
+        return bytes ? on_device(t, gpu(t).api->copy_in(gpu(t).device, t->device_grad, grads, bytes)) : 0;
     const adamod_status status = adamod_set_grad(t->opt, 0, grads);
     return status ? cli_library(COMMAND, status) : 0;
 }
 
 static void free_device(trace *t) {
-    if (t->device_param) adamod__gpu_of(t->opt).api->release(adamod__gpu_of(t->opt).device, t->device_param);
-    if (t->device_grad) adamod__gpu_of(t->opt).api->release(adamod__gpu_of(t->opt).device, t->device_grad);
+    if (t->device_param) gpu(t).api->release(gpu(t).device, t->device_param);
+    if (t->device_grad) gpu(t).api->release(gpu(t).device, t->device_grad);
 }
 
 /* ---- the optimizer ---- */
@@ -354,8 +328,8 @@ static int make_optimizer(trace *t) {
 static int add_tensor(trace *t) {
     adamod_status status = adamod_add_tensor(t->opt, 0, &t->tensor, NULL);
     if (status) return cli_library(COMMAND, status);
-    if (!t->ask.path[LOAD]) return 0;
-    status = adamod_load(t->opt, t->ask.path[LOAD]);
+    if (!t->ask.load) return 0;
+    status = adamod_load(t->opt, t->ask.load);
     return status ? cli_failed(COMMAND) : 0;
 }
 
@@ -366,15 +340,13 @@ static int open_output(trace *t, const char *path, const void *data, adamod_type
     *o = (output){.data = data, .type = type, .count = (size_t)count};
     o->file_type = t->tensor.param_type == ADAMOD_F64 ? NPY_F64 : NPY_F32;
     const int64_t shape[2] = {t->steps, count};
-    if (npy_writer_open(&o->writer, path, o->file_type, 2, shape)) {
-        return cli_failed(COMMAND);
-    }
+    if (npy_writer_open(&o->writer, path, o->file_type, 2, shape)) return cli_failed(COMMAND);
     t->n_outputs++;
     return 0;
 }
 
 static int open_state(trace *t, const char *name) {
-    const char *out = t->ask.path[OUT];
+    const char *out = t->ask.out;
     const size_t length = strlen(out);
     const bool suffix = length > 4 && strcmp(out + length - 4, ".npy") == 0;
     char path[4096];
@@ -389,7 +361,7 @@ static int open_state(trace *t, const char *name) {
     return open_output(t, path, data, type, count);
 }
 
-/* The states a parameter has depend on the options, which hyper knows without making any. */
+/* The states depend on the options; hyper knows them without making any. */
 static int open_states(trace *t) {
     adamod_hyper *hyper;
     adamod_status status = adamod_hyper_create(&hyper, t->ask.rule);
@@ -408,14 +380,13 @@ static int open_states(trace *t) {
     void *master;
     adamod_type type;
     int64_t count;
-    if (!failed && !status && adamod_state(t->opt, 0, "master", &master, &type, &count) == ADAMOD_OK) {
+    if (!failed && !status && adamod_state(t->opt, 0, "master", &master, &type, &count) == ADAMOD_OK)
         failed = open_state(t, "master");
-    }
     return status ? cli_library(COMMAND, status) : failed;
 }
 
 static int open_outputs(trace *t) {
-    int status = open_output(t, t->ask.path[OUT], t->tensor.param, t->tensor.param_type, (int64_t)t->params.count);
+    int status = open_output(t, t->ask.out, t->tensor.param, t->tensor.param_type, (int64_t)t->params.count);
     if (!status && t->ask.states) status = open_states(t);
     if (status) return status;
     size_t largest = 0;
@@ -431,10 +402,9 @@ static int open_outputs(trace *t) {
 static int write_row(trace *t, const output *o) {
     const adamod_type type = o->file_type == NPY_F64 ? ADAMOD_F64 : ADAMOD_F32;
     const void *row = o->data;
-    if (adamod__gpu_of(t->opt).device && o->count) {
+    if (gpu(t).device && o->count) {
         const size_t size = o->count * type_size(o->type);
-        const int failed =
-            on_device(t, adamod__gpu_of(t->opt).api->copy_out(adamod__gpu_of(t->opt).device, t->copy, o->data, size));
+        const int failed = on_device(t, gpu(t).api->copy_out(gpu(t).device, t->copy, o->data, size));
         if (failed) return failed;
         row = t->copy;
     }
@@ -454,10 +424,8 @@ static int run_steps(trace *t) {
         if (failed) return failed;
         adamod_status status = adamod_step(t->opt);
         if (!status) status = adamod_sync(t->opt);
-        if (status) {
-            return cli_fail(COMMAND, "%s: step %lld: %s", t->ask.path[GRADS], (long long)step + 1,
-                            adamod__last_message());
-        }
+        if (status)
+            return cli_fail(COMMAND, "%s: step %lld: %s", t->ask.grads, (long long)step + 1, adamod__last_message());
         for (int i = 0; i < t->n_outputs; i++) {
             if ((failed = write_row(t, &t->outputs[i]))) return failed;
         }
@@ -465,7 +433,7 @@ static int run_steps(trace *t) {
     return 0;
 }
 
-/* The parameters last: where they are, the rest is, too. */
+/* The parameters come last, so that their file tells that all are complete. */
 static int close_outputs(trace *t) {
     while (t->n_outputs > 0) {
         npy_writer *writer = t->outputs[--t->n_outputs].writer;
@@ -481,14 +449,12 @@ static int run(trace *t) {
     if (!status) status = add_tensor(t);
     if (!status) status = open_outputs(t);
     if (!status) status = run_steps(t);
-    if (!status && t->ask.path[SAVE] && adamod_save(t->opt, t->ask.path[SAVE]) != ADAMOD_OK) {
-        status = cli_failed(COMMAND);
-    }
+    if (!status && t->ask.save && adamod_save(t->opt, t->ask.save) != ADAMOD_OK) status = cli_failed(COMMAND);
     return status ? status : close_outputs(t);
 }
 
 int cli_optim_trace(int argc, char **argv) {
-    trace t = {.ask = {.rule = find_rule(argc, argv), .device = "cpu", .ndim = -1}};
+    trace t = {.ask = {.rule = find_rule(argc, argv), .device = "cpu", .type = -1, .ndim = -1}};
     adamod_option first;
     const adamod_status known = adamod_option_at(t.ask.rule, 0, &first);
     if (known) return cli_library(COMMAND, known);

@@ -1,11 +1,11 @@
-/* phase.h - what a command that takes minutes does now, on standard error: on a terminal one live line with the seconds so
- * far, elsewhere a line, if it takes longer than a moment. */
+/* phase.h - tells on standard error what a long command is doing: on a terminal in one live line with the seconds so far,
+ * elsewhere in a line, if it takes longer than a second. */
 #ifndef CLI_PHASE_H
 #define CLI_PHASE_H
 
-/* This begins, and what was before ends. The command is as in messages, and stays where it is. */
+/* Begins a phase and ends the one before. command: as in messages; the pointer is kept. */
 void phase_begin(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* To be called before anything else is printed but messages, which do it by themselves. */
+/* Call it before printing; messages do so themselves. */
 void phase_end(void);
 
 #endif

@@ -1,9 +1,9 @@
-/* adamod predict: what pictures show, by a trained model. */
+/* adamod predict: classifies pictures with a trained model. */
 #include "support/json.h"
 #include "core/error.h"
 #include "core/pool.h"
 #include "support/text.h"
-#include "cli/trained.h"
+#include "cli/open_run.h"
 #include "data/image_file.h"
 #include "data/image_folder.h"
 #include "tasks/images.h"
@@ -12,31 +12,35 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { FLAG_TOP = TRAINED_PLAIN_FLAGS, FLAG_JSON };
-static const cli_flag flags[] = {TRAINED_PLAIN_MODEL_FLAGS,
-                                 {"top", "N", "number of likeliest classes to print (1)"},
-                                 {"json", NULL, "print a JSON object per image, one per line"},
-                                 {0}};
-
 typedef struct arguments {
-    image_names given, pictures; /* as on the command line, and with those of directories */
+    opened_run run;
+    image_names given, pictures; /* as on the command line, and with those in directories */
     int64_t top;
     bool json;
 } arguments;
 
-static int read_flag(void *context, int flag, const char *value) {
-    arguments *a = context;
-    if (flag == FLAG_JSON) a->json = true;
-    else if (!cli_parse_int("predict", "top", value, 1, 1000000, &a->top)) return CLI_USAGE;
-    return 0;
-}
+static const cli_flag flags[] = {
+    OPEN_RUN_FLAGS,
+    CLI_WHOLE("top", "N", "number of likeliest classes to print (1)", arguments, top, 1, 1000000),
+    CLI_SWITCH("json", "print a JSON object per image, one per line", arguments, json),
+    {0}};
 
-static int take_path(void *context, const char *path) {
-    arguments *a = context;
+static int take_path(void *to, const char *path) {
+    arguments *a = to;
+    if (!a->run.directory) return a->run.directory = path, 0;
     return image_names_add(&a->given, path) ? cli_failed("predict") : 0;
 }
 
-/* The pictures of directories take the directories' places; the exit status. */
+static const cli_syntax syntax = {
+    .command = "predict",
+    .help = "usage: adamod predict RUN IMAGE|DIR... [--top N] [--json] ...\n\n"
+            "Classifies PNG and JPEG images with the model of a run of data.task images, and prints the likeliest\n"
+            "class with its probability. An image's central square is scaled to the size of the training images.\n"
+            "DIR stands for all images in it and in the directories below it, in the order of their paths.\n\n",
+    .flags = flags,
+    .operand = take_path};
+
+/* Replaces each directory by the pictures in it. Returns the exit status. */
 static int find_pictures(arguments *a) {
     int status = 0;
     for (int64_t i = 0; i < a->given.n; i++) {
@@ -52,7 +56,7 @@ static int find_pictures(arguments *a) {
     return status;
 }
 
-/* The likeliest class that is less likely than one that was printed before, or comes after it; -1: none is left. */
+/* The class that follows `before` in the order of probability; -1: none is left. */
 static int next_likeliest(const float *p, int n, int before) {
     int best = -1;
     for (int k = 0; k < n; k++) {
@@ -84,24 +88,20 @@ static int print_json(const arguments *a, const char *path, const class_names *c
     for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++) {
         json_open(&j, '{');
         json_pair(&j, "label", c->name[k]);
-        json_key(&j, "probability");
-        json_number(&j, (double)p[k]);
+        json_pair_number(&j, "probability", (double)p[k]);
         json_close(&j, '}');
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    const int status = j.failed ? cli_fail("predict", "out of memory") : 0;
-    if (!status) printf("%s\n", j.text);
-    json_free(&j);
-    return status;
+    return cli_print_json("predict", &j, "\n");
 }
 
-/* ---- some pictures at a time, so that answers come early and memory does not grow with their number ---- */
+/* ---- portions of pictures, so that answers come early and memory does not grow with their number ---- */
 
 enum { TOGETHER = 256 };
 
 typedef struct portion {
-    char **paths; /* [n], of those that were read from the front on */
+    char **paths; /* [n]; pictures that could be read come first */
     int64_t n;
     int size;
     uint8_t *bytes;       /* [TOGETHER, size, size, 3] */
@@ -121,7 +121,7 @@ static void read_one(void *context, int64_t i, int thread) {
     if (x->read[i].failed) snprintf(x->read[i].why, sizeof x->read[i].why, "%s", adamod__last_message());
 }
 
-/* What can be read comes to the front of paths and bytes; what cannot is named, and the exit status for it returned. */
+/* Moves the pictures that can be read to the front of paths and bytes, and names the others. Returns the exit status. */
 static int read_pictures(portion *x, adamod_pool *pool) {
     const size_t each = picture_bytes(x);
     int status = 0;
@@ -133,7 +133,7 @@ static int read_pictures(portion *x, adamod_pool *pool) {
             continue;
         }
         if (kept != i) memcpy(x->bytes + (size_t)kept * each, x->bytes + (size_t)i * each, each);
-        char *read = x->paths[i]; /* what could not be read stays in the list, to be freed */
+        char *read = x->paths[i]; /* the others stay in the list, to be freed */
         x->paths[i] = x->paths[kept];
         x->paths[kept++] = read;
     }
@@ -150,7 +150,7 @@ static int predict_portion(const arguments *a, portion *x, experiment *e) {
         if (a->json) status = print_json(a, x->paths[i], c, row) ? CLI_FAILURE : status;
         else print_text(a, x->paths[i], c, row);
     }
-    fflush(stdout); /* what cannot be written is told at the end */
+    fflush(stdout); /* main reports a failed write */
     return status;
 }
 
@@ -177,22 +177,11 @@ static int predict(arguments *a, experiment *e) {
 
 int cli_predict(int argc, char **argv) {
     arguments a = {.top = 1};
-    trained t = {
-        .command = "predict",
-        .flags = flags,
-        .help = "usage: adamod predict RUN IMAGE|DIR... [--top N] [--json] ...\n\n"
-                "Classifies PNG and JPEG images with the model of a run of data.task images, and prints the likeliest\n"
-                "class with its probability. An image's central square is scaled to the size of the training images.\n"
-                "DIR stands for all images in it and in the directories below it, in the order of their paths.\n\n",
-        .own = read_flag,
-        .operand = take_path,
-        .plain = true,
-        .context = &a};
     experiment e;
-    int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
+    int status = open_run(&syntax, argc, argv, &a.run, &e, TASK_APPLY);
     if (status < 0) {
         if (e.task->answer != TASK_CLASSIFIES)
-            status = cli_fail("predict", "%s: data.task %s has no pictures", t.run, e.task->name);
+            status = cli_fail("predict", "%s: data.task %s has no pictures", a.run.directory, e.task->name);
         else if (a.given.n == 0)
             status = cli_usage("predict", "needs a picture or a directory after the run directory");
         else status = predict(&a, &e);

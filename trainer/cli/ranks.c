@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/crc32.h"
-#include "cli/training.h"
+#include "cli/run_recipe.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,9 +13,9 @@
 
 static char kept[2048];
 
-/* Whether it was told to stop meanwhile. */
+/* Returns whether a stop was asked for meanwhile. */
 static bool waits(double seconds) {
-    const atomic_int *stop = training_signals();
+    const atomic_int *stop = run_recipe_signals();
     for (int i = 0; i < 50 * seconds && !*stop; i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     return *stop;
 }
@@ -26,15 +26,15 @@ static bool mpich_launched(void) {
     return fd && strcmp(comm_launched().by, "mpiexec") == 0 && fcntl(atoi(fd), F_GETFD) >= 0;
 }
 
-/* Of ranks that fail alike, rank 0 speaks: Open MPI's launcher then ends the others, a second later. Who lives on has variables
- * left over from elsewhere, and nobody to speak for it. Other launchers let all live. */
+/* Rank 0 prints, and Open MPI's launcher ends the others a second later. A process that lives on was not started by it: its
+ * variables are left over from elsewhere, so it prints too. Other launchers let all live. */
 bool ranks_speak(void) {
     const comm_launch l = comm_launched();
     return l.rank == 0 || (!mpich_launched() && strcmp(l.by, "srun") != 0 && !waits(2));
 }
 
-/* A rank that could not join the others cannot ask them who speaks: on each machine the first does, as it may be the only one
- * where something is wrong. All wait for rank 0 first. */
+/* A rank that could not join does not know about the others. The first on each machine prints, as only one machine may be at
+ * fault. All wait for rank 0 first. */
 static void say_alone(const char *command) {
     const comm_launch l = comm_launched();
     if (l.rank == 0) cli_failed(command);
@@ -42,7 +42,7 @@ static void say_alone(const char *command) {
         cli_fail(command, "rank %d: %s", l.rank, adamod__last_message());
 }
 
-/* MPICH's launcher lets the others wait for ever for one that exits before it has joined, but not for one that is killed. */
+/* MPICH's launcher ends the other ranks if one is killed, but not if one exits before it has joined. */
 static int fail_alone(const char *command) {
     say_alone(command);
     if (mpich_launched()) raise(SIGKILL);
@@ -54,7 +54,7 @@ typedef struct listener {
     uint32_t told;
 } listener;
 
-/* Ranks that were told to do different things would wait for each other for ever. */
+/* Ranks with different orders would wait for each other forever. */
 static int compare(comm *c, const char *what, const char *told) {
     listener mine = {{0}, adamod__crc32(0, told, strlen(told))}, *all = calloc((size_t)comm_size(c), sizeof *all);
     const comm_place here = comm_local(c);
@@ -75,7 +75,7 @@ int ranks_join(const char *command, comm **out) {
     bool alone;
     *out = NULL;
     if (comm_launched().size <= 1) return 0;
-    (void)training_signals(); /* before MPI starts threads of its own */
+    (void)run_recipe_signals(); /* before MPI starts threads of its own */
     if (!comm_library(library, sizeof library)) return fail_alone(command);
     if (comm_open(out, &alone)) {
         if (alone) return fail_alone(command);
@@ -86,7 +86,6 @@ int ranks_join(const char *command, comm **out) {
     return compare(*out, "command is not that", command) ? ranks_leave(command, *out, CLI_USAGE) : 0;
 }
 
-/* Says it aloud again. */
 static void print_kept(const char *command, const comm *c) {
     cli_keep(NULL, 0);
     if (comm_rank(c) == 0 && *kept) cli_fail(command, "%s", kept);

@@ -1,7 +1,8 @@
 /* adamod text clean: pairs of sentences of reasonable lengths, as Moses' clean-corpus-n.perl keeps them. */
-#define _FILE_OFFSET_BITS 64 /* of files in large file systems */
+#define _FILE_OFFSET_BITS 64 /* for files in large file systems */
 #include "cli/cli.h"
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "core/number.h"
 #include "core/file.h"
@@ -9,24 +10,15 @@
 #include "data/pair_limits.h"
 #include "data/text_input.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static const char command[] = "text clean";
-enum { FLAG_MIN, FLAG_MAX, FLAG_RATIO, FLAG_HELP };
-static const cli_flag flags[] = {{"min", "N", "fewest words in a sentence (1)"},
-                                 {"max", "N", "most words in a sentence (80)"},
-                                 {"ratio", "X", "largest ratio of the two lengths (9)"},
-                                 CLI_HELP_FLAG,
-                                 {0}};
-
 typedef struct side {
     text_input *in;
     adamod__output out;
     bool opened;
-    char *line; /* words with one space between */
-    size_t n, room;
+    adamod__buffer line; /* words with one space between */
     int64_t words;
 } side;
 
@@ -38,31 +30,38 @@ typedef struct cleaner {
     side sides[2];
 } cleaner;
 
+static int read_ratio(void *to, const cli_flag *flag, const char *value) {
+    cleaner *c = to;
+    char *end = NULL;
+    c->limits.ratio = adamod__read_number(value, &end);
+    if (end != value && !*end && c->limits.ratio >= 1) return 0;
+    return cli_usage(command, "--%s is '%.40s', expected a number from 1", flag->name, value);
+}
+
+static const cli_flag flags[] = {
+    CLI_WHOLE("min", "N", "fewest words in a sentence (1)", cleaner, limits.min, 1, INT32_MAX),
+    CLI_WHOLE("max", "N", "most words in a sentence (80)", cleaner, limits.max, 1, INT32_MAX),
+    CLI_READ("ratio", "X", "largest ratio of the two lengths (9)", read_ratio),
+    CLI_HELP_FLAG,
+    {0}};
+
+static int take_path(void *to, const char *value) {
+    cleaner *c = to;
+    if (c->n_paths == 4) return cli_unexpected(command, value);
+    c->paths[c->n_paths++] = value;
+    return 0;
+}
+
 static int parse(cleaner *c, int argc, char **argv) {
-    cli_parser p = {.command = command, .flags = flags, .argc = argc, .argv = argv};
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        char *end = NULL;
-        if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == FLAG_HELP) {
-            fputs(
-                "usage: adamod text clean [--min N] [--max N] [--ratio X] SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET\n\n"
-                "Copies the pairs of lines whose lengths in words are within bounds. Runs of spaces become one space.\n\n",
-                stdout);
-            cli_print_flags(stdout, flags);
-            return 0;
-        }
-        if (flag == CLI_OPERAND) {
-            if (c->n_paths == 4) return cli_usage(command, "unexpected argument '%.80s'", p.value);
-            c->paths[c->n_paths++] = p.value;
-        } else if (flag == FLAG_RATIO) {
-            c->limits.ratio = adamod__read_number(p.value, &end);
-            if (end == p.value || *end || !(c->limits.ratio >= 1))
-                return cli_usage(command, "--ratio is '%.40s', expected a number from 1", p.value);
-        } else if (!cli_parse_int(command, flag == FLAG_MIN ? "min" : "max", p.value, 1, INT32_MAX,
-                                  flag == FLAG_MIN ? &c->limits.min : &c->limits.max)) {
-            return CLI_USAGE;
-        }
-    }
+    const cli_syntax syntax = {
+        .command = command,
+        .help =
+            "usage: adamod text clean [--min N] [--max N] [--ratio X] SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET\n\n"
+            "Copies the pairs of lines whose lengths in words are within bounds. Runs of spaces become one space.\n\n",
+        .flags = flags,
+        .operand = take_path};
+    const int status = cli_parse(&syntax, argc, argv, c);
+    if (status >= 0) return status;
     if (c->n_paths != 4) return cli_usage(command, "needs four files: SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET");
     if (strcmp(c->paths[0], "-") == 0 && strcmp(c->paths[1], "-") == 0)
         return cli_usage(command, "standard input is named for both sides, expected a file for one of them");
@@ -71,43 +70,29 @@ static int parse(cleaner *c, int argc, char **argv) {
     return -1;
 }
 
-static int add_word(side *s, text_slice word) {
-    if (s->room < s->n + word.n + 2) {
-        const size_t room = (s->n + word.n) * 2 + 256;
-        char *line = realloc(s->line, room);
-        if (!line) return -1;
-        s->line = line;
-        s->room = room;
-    }
-    if (s->words++) s->line[s->n++] = ' ';
-    memcpy(s->line + s->n, word.bytes, word.n);
-    s->n += word.n;
-    return 0;
-}
-
-/* The next line of one side, its words counted: 1, 0 at the end, -1. */
+/* Reads the next line of one side and counts its words. Returns 1, 0 at the end, or -1. */
 static int next_line(side *s) {
-    text_slice line, word;
+    text_slice line;
     const int got = text_input_line(s->in, &line);
     if (got <= 0) return got;
-    s->n = 0;
+    s->line.n = 0;
     s->words = 0;
     for (size_t i = 0; i < line.n;) { /* tabs are spaces too */
         size_t end = i;
         while (end < line.n && line.bytes[end] != ' ' && line.bytes[end] != '\t') end++;
-        word = (text_slice){line.bytes + i, end - i};
-        if (word.n && add_word(s, word))
-            return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", text_input_name(s->in));
+        if (end > i && s->words++) adamod__buffer_add(&s->line, " ", 1);
+        adamod__buffer_add(&s->line, line.bytes + i, end - i);
         i = end + 1;
     }
-    return 1;
+    adamod__buffer_add(&s->line, "\n", 1);
+    return s->line.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", text_input_name(s->in)) : 1;
 }
 
-static int write_line(side *s, const char *path) {
+/* Fails with the reason why a side cannot be written. */
+static int unwritten(const cleaner *c, int i) {
     char reason[256];
-    if (!adamod__output_add(&s->out, s->line, s->n) && !adamod__output_add(&s->out, "\n", 1)) return 0;
-    adamod__output_reason(&s->out, reason, sizeof reason);
-    return adamod__refuse("%s: %s", path, reason);
+    adamod__output_reason(&c->sides[i].out, reason, sizeof reason);
+    return adamod__refuse("%s: %s", c->paths[2 + i], reason);
 }
 
 static int copy_pairs(cleaner *c) {
@@ -122,12 +107,13 @@ static int copy_pairs(cleaner *c) {
         if (!pair_limits_keep(&c->limits, c->sides[0].words, c->sides[1].words)) continue;
         c->kept++;
         for (int i = 0; i < 2; i++) {
-            if (write_line(&c->sides[i], c->paths[2 + i])) return -1;
+            side *s = &c->sides[i];
+            if (adamod__output_add(&s->out, s->line.text, s->line.n)) return unwritten(c, i);
         }
     }
 }
 
-/* By whatever names and links. */
+/* Whether both are one file, by whatever names and links. */
 static bool is_one_file(const adamod__output *a, const adamod__output *b) {
     struct stat x, y;
     return strcmp(a->name, b->name) == 0 && fstat(a->directory, &x) == 0 && fstat(b->directory, &y) == 0 &&
@@ -135,25 +121,19 @@ static bool is_one_file(const adamod__output *a, const adamod__output *b) {
 }
 
 static int open_sides(cleaner *c) {
-    char reason[256];
     for (int i = 0; i < 2; i++) {
         side *s = &c->sides[i];
         if (text_input_open(&s->in, c->paths[i])) return -1;
         s->opened = true;
-        if (!adamod__output_open(&s->out, c->paths[2 + i])) continue;
-        adamod__output_reason(&s->out, reason, sizeof reason);
-        return adamod__refuse("%s: %s", c->paths[2 + i], reason);
+        if (adamod__output_open(&s->out, c->paths[2 + i])) return unwritten(c, i);
     }
     if (!is_one_file(&c->sides[0].out, &c->sides[1].out)) return 0;
     return adamod__refuse("both sides would be written to %.200s, expected two files", c->paths[3]);
 }
 
 static int commit(cleaner *c) {
-    char reason[256];
     for (int i = 0; i < 2; i++) {
-        if (!adamod__output_commit(&c->sides[i].out)) continue;
-        adamod__output_reason(&c->sides[i].out, reason, sizeof reason);
-        return adamod__refuse("%s: %s", c->paths[2 + i], reason);
+        if (adamod__output_commit(&c->sides[i].out)) return unwritten(c, i);
     }
     return 0;
 }
@@ -171,7 +151,7 @@ int cli_text_clean(int argc, char **argv) {
     for (int i = 0; i < 2; i++) {
         text_input_close(c.sides[i].in);
         if (c.sides[i].opened) adamod__output_discard(&c.sides[i].out);
-        free(c.sides[i].line);
+        adamod__buffer_free(&c.sides[i].line);
     }
     if (status) return cli_failed(command);
     fprintf(stderr, "adamod: %s: kept %lld of %lld pairs\n", command, (long long)c.kept, (long long)c.read);

@@ -1,4 +1,3 @@
-/* text_lines.c - see text_lines.h. */
 #include "cli/text_lines.h"
 
 #include "core/error.h"
@@ -18,13 +17,13 @@ static int print_lines(void *context, int n, char *const *lines) {
     return adamod__fail(ADAMOD_ERROR_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
-int text_lines_run(const text_lines *t) {
+int text_lines_run(const char *command, const text_lines *t) {
     const line_map m = {.threads = (int)t->threads,
                         .open = t->open,
                         .close = t->close,
                         .options = t->options,
                         .run = t->run,
                         .take = print_lines};
-    const int failed = line_map_run(&m, t->n, (const char *const *)t->paths);
-    return failed ? cli_failed(t->command) : 0;
+    const int failed = line_map_run(&m, t->paths.n, (const char *const *)t->paths.list);
+    return failed ? cli_failed(command) : 0;
 }

@@ -1,6 +1,5 @@
-/* text_lines.h - what the commands of `adamod text` share that turn lines into lines: files or standard input in, standard
- * output out, in order, on many threads.
- */
+/* text_lines.h - for commands of `adamod text` that turn lines into lines: from files or standard input to standard output,
+ * in order, on several threads. */
 #ifndef CLI_TEXT_LINES_H
 #define CLI_TEXT_LINES_H
 
@@ -9,22 +8,22 @@
 #include "support/text.h"
 
 typedef struct text_lines {
-    const char *command;
-    char **paths; /* n of them; 0: standard input */
-    int n;
-    int64_t threads; /* 0: one for each core */
+    cli_operands paths; /* none: standard input */
+    int64_t threads;    /* 0: one for each core */
     const void *options;
-    /* A worker for each thread; NULL: out of memory. */
+    /* Makes the worker of a thread; NULL: out of memory. */
     void *(*open)(const void *options);
     void (*close)(void *worker);
-    /* What a line becomes, to be freed; NULL: out of memory. */
+    /* Returns the line to print, which is freed; NULL: out of memory. */
     char *(*run)(void *worker, text_slice line);
 } text_lines;
 
-/* Exit status. A line that is not text ends it after those before; lines of a pipe are answered as they come. */
-int text_lines_run(const text_lines *t);
+/* Returns the exit status. Stops at a line that is not text, after printing those before it. Lines from a pipe are answered
+ * one by one. */
+int text_lines_run(const char *command, const text_lines *t);
 
+/* The flag for text_lines.threads of a struct of arguments with a member `lines`. */
 #define TEXT_THREADS_FLAG                                                                                              \
-    { "threads", "N", "threads; 0: one for each core (0)" }
+    CLI_WHOLE("threads", "N", "threads; 0: one for each core (0)", arguments, lines.threads, 0, 1024)
 
 #endif

@@ -1,4 +1,5 @@
 /* adamod text score: BLEU and chrF of translations, and whether two systems differ: see data/score.h. */
+#include "support/json.h"
 #include "support/text.h"
 #include "core/error.h"
 #include "cli/cli.h"
@@ -10,36 +11,13 @@
 #include <string.h>
 
 static const char command[] = "text score";
-enum {
-    FLAG_METRIC,
-    FLAG_TOKENIZE,
-    FLAG_SMOOTH,
-    FLAG_LOWERCASE,
-    FLAG_CONFIDENCE,
-    FLAG_SAMPLES,
-    FLAG_WIDTH,
-    FLAG_JSON,
-    FLAG_HELP
-};
-static const cli_flag flags[] = {{"metric", "NAME,...", "what to compute: bleu, chrf, chrf++ (bleu)"},
-                                 {"tokenize", "13a|none|char", "BLEU: how lines become tokens (13a)"},
-                                 {"smooth", "exp|none", "BLEU: smoothing of n-gram orders without a match (exp)"},
-                                 {"lowercase", NULL, "score in lower case"},
-                                 {"confidence", NULL, "add the mean and the 95 % interval of resamples"},
-                                 {"samples", "N", "number of resamples (1000)"},
-                                 {"width", "N", "number of decimals (2)"},
-                                 {"json", NULL, "print one JSON object"},
-                                 CLI_HELP_FLAG,
-                                 {0}};
-
 enum { METRICS = 3 };
 typedef struct scoring {
     bool metrics[METRICS], confidence, json;
     score_options o;
     int64_t samples, width;
-    const char **paths; /* the reference, then systems */
-    int n;
-    score_text **scores; /* of each system, metric by metric; NULL: not asked for */
+    cli_operands paths;  /* the reference, then systems */
+    score_text **scores; /* [system, metric]; NULL: not asked for */
 } scoring;
 
 /* ---- command line ---- */
@@ -54,15 +32,16 @@ static int choose(const char *flag, const char *value, const char *const *names,
     return cli_usage(command, "--%s is '%.40s', expected one of %s", flag, value, known);
 }
 
-static int choose_metrics(scoring *s, const char *value) {
+static int read_metrics(void *to, const cli_flag *flag, const char *value) {
     static const char *const names[] = {"bleu", "chrf", "chrf++", NULL};
+    scoring *s = to;
     memset(s->metrics, 0, sizeof s->metrics);
     for (const char *at = value;; at++) {
         char name[16];
         const size_t n = strcspn(at, ",");
         int metric = 0;
         snprintf(name, sizeof name, "%.*s", (int)(n < 15 ? n : 15), at);
-        const int status = choose("metric", name, names, &metric);
+        const int status = choose(flag->name, name, names, &metric);
         if (status) return status;
         s->metrics[metric] = true;
         at += n;
@@ -70,55 +49,38 @@ static int choose_metrics(scoring *s, const char *value) {
     }
 }
 
-static int read_flag(scoring *s, int flag, const char *value) {
-    static const char *const tokens[] = {"13a", "none", "char", NULL}, *const smoothing[] = {"exp", "none", NULL};
-    int choice = 0, status = 0;
-    switch (flag) {
-        case FLAG_METRIC: return choose_metrics(s, value);
-        case FLAG_TOKENIZE:
-            status = choose("tokenize", value, tokens, &choice);
-            s->o.tokenize = (score_tokens)choice;
-            return status;
-        case FLAG_SMOOTH:
-            status = choose("smooth", value, smoothing, &choice);
-            s->o.plain = choice == 1;
-            return status;
-        case FLAG_LOWERCASE: s->o.lowercase = true; return 0;
-        case FLAG_CONFIDENCE: s->confidence = true; return 0;
-        case FLAG_JSON: s->json = true; return 0;
-        case FLAG_SAMPLES: return cli_parse_int(command, "samples", value, 2, 1000000, &s->samples) ? 0 : CLI_USAGE;
-        default: return cli_parse_int(command, "width", value, 0, 12, &s->width) ? 0 : CLI_USAGE;
-    }
+static int read_tokenize(void *to, const cli_flag *flag, const char *value) {
+    static const char *const names[] = {"13a", "none", "char", NULL};
+    int choice = 0;
+    const int status = choose(flag->name, value, names, &choice);
+    ((scoring *)to)->o.tokenize = (score_tokens)choice;
+    return status;
 }
 
-/* Exit status, or -1 to go on. */
-static int parse(scoring *s, int argc, char **argv) {
-    cli_parser p = {.command = command, .flags = flags, .argc = argc, .argv = argv};
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == FLAG_HELP) {
-            fputs("usage: adamod text score [--metric NAME,...] [--tokenize HOW] REFERENCE [SYSTEM]...\n\n"
-                  "Scores translations, from files or standard input, with the numbers and signatures of sacreBLEU.\n"
-                  "Of several systems, each is compared with the first by paired bootstrap resampling.\n\n",
-                  stdout);
-            cli_print_flags(stdout, flags);
-            return 0;
-        }
-        if (flag == CLI_OPERAND) {
-            s->paths[s->n++] = p.value;
-            continue;
-        }
-        const int status = read_flag(s, flag, p.value);
-        if (status) return status;
-    }
-    return s->n ? -1 : cli_usage(command, "needs a file of reference translations");
+static int read_smooth(void *to, const cli_flag *flag, const char *value) {
+    static const char *const names[] = {"exp", "none", NULL};
+    int choice = 0;
+    const int status = choose(flag->name, value, names, &choice);
+    ((scoring *)to)->o.plain = choice == 1;
+    return status;
 }
+
+static const cli_flag flags[] = {
+    CLI_READ("metric", "NAME,...", "what to compute: bleu, chrf, chrf++ (bleu)", read_metrics),
+    CLI_READ("tokenize", "13a|none|char", "BLEU: how lines become tokens (13a)", read_tokenize),
+    CLI_READ("smooth", "exp|none", "BLEU: smoothing of n-gram orders without a match (exp)", read_smooth),
+    CLI_SWITCH("lowercase", "score in lower case", scoring, o.lowercase),
+    CLI_SWITCH("confidence", "add the mean and the 95 % interval of resamples", scoring, confidence),
+    CLI_WHOLE("samples", "N", "number of resamples (1000)", scoring, samples, 2, 1000000),
+    CLI_WHOLE("width", "N", "number of decimals (2)", scoring, width, 0, 12),
+    CLI_SWITCH("json", "print one JSON object", scoring, json),
+    CLI_HELP_FLAG,
+    {0}};
 
 /* ---- scoring ---- */
 
-static int systems_of(const scoring *s) { return s->n > 1 ? s->n - 1 : 1; }
+static int systems_of(const scoring *s) { return s->paths.n > 1 ? s->paths.n - 1 : 1; }
 
-/* Adds a pair of lines to all metrics of a system. */
 static int add_pair(score_text **scores, text_slice hyp, text_slice ref) {
     for (int m = 0; m < METRICS; m++) {
         if (scores[m] && score_add(scores[m], hyp, ref)) return -1;
@@ -128,8 +90,8 @@ static int add_pair(score_text **scores, text_slice hyp, text_slice ref) {
 
 static int score_system(const scoring *s, int system) {
     text_input *ref = NULL, *hyp = NULL;
-    int a = 1, b = 1, failed = text_input_open(&ref, s->paths[0]);
-    if (!failed) failed = text_input_open(&hyp, s->n > 1 ? s->paths[1 + system] : NULL);
+    int a = 1, b = 1, failed = text_input_open(&ref, s->paths.list[0]);
+    if (!failed) failed = text_input_open(&hyp, s->paths.n > 1 ? s->paths.list[1 + system] : NULL);
     while (!failed && a > 0 && b > 0) {
         text_slice x, y;
         a = text_input_line(ref, &x);
@@ -152,7 +114,7 @@ static int score_system(const scoring *s, int system) {
 /* ---- output ---- */
 
 typedef struct result {
-    double score, p; /* p < 0: there is nothing to compare with */
+    double score, p; /* p < 0: no comparison */
     score_interval interval;
     bool resampled;
     char signature[160], details[160];
@@ -162,7 +124,7 @@ static int compute(const scoring *s, int system, int metric, result *r) {
     const score_text *mine = s->scores[system * METRICS + metric], *first = s->scores[metric];
     score_options o = s->o;
     o.metric = (score_metric)metric;
-    r->resampled = s->confidence || s->n > 2;
+    r->resampled = s->confidence || s->paths.n > 2;
     r->score = score_value(mine);
     r->p = -1;
     score_details(mine, r->details, sizeof r->details);
@@ -173,7 +135,7 @@ static int compute(const scoring *s, int system, int metric, result *r) {
 
 static void print_text(const scoring *s, int system, const char *name, const result *r) {
     const int width = (int)s->width;
-    if (s->n > 2) text_print(stdout, s->paths[1 + system]), printf(": ");
+    if (s->paths.n > 2) text_print(stdout, s->paths.list[1 + system]), printf(": ");
     printf("%s|%s = %.*f", name, r->signature, width, r->score);
     if (r->resampled && r->interval.mean > 0) /* as sacreBLEU, which says nothing of zeros */
         printf(" (\u03bc = %.*f \u00b1 %.*f)", width, r->interval.mean, width, r->interval.half);
@@ -182,32 +144,43 @@ static void print_text(const scoring *s, int system, const char *name, const res
     printf("\n");
 }
 
-static void print_json(const scoring *s, int system, const char *name, const result *r, bool first) {
-    printf("%s{\"system\": ", first ? "" : ", ");
-    cli_json_string(stdout, s->n > 1 ? s->paths[1 + system] : "standard input");
-    printf(", \"metric\": \"%s\", \"score\": ", name);
-    cli_json_number(stdout, r->score);
-    printf(", \"signature\": \"%s\"", r->signature);
-    if (r->resampled) printf(", \"mean\": %.17g, \"half_width\": %.17g", r->interval.mean, r->interval.half);
-    if (*r->details) printf(", \"details\": \"%s\"", r->details);
-    if (r->p >= 0) printf(", \"p\": %.17g", r->p);
-    printf("}");
+static void add_real(json *j, const char *key, double x) {
+    char number[32];
+    snprintf(number, sizeof number, "%.17g", x);
+    json_key(j, key);
+    json_raw(j, number);
+}
+
+static void add_json(json *j, const scoring *s, int system, const char *name, const result *r) {
+    json_open(j, '{');
+    json_pair(j, "system", s->paths.n > 1 ? s->paths.list[1 + system] : "standard input");
+    json_pair(j, "metric", name);
+    cli_json_number(j, "score", r->score);
+    json_pair(j, "signature", r->signature);
+    if (r->resampled) add_real(j, "mean", r->interval.mean), add_real(j, "half_width", r->interval.half);
+    if (*r->details) json_pair(j, "details", r->details);
+    if (r->p >= 0) add_real(j, "p", r->p);
+    json_close(j, '}');
 }
 
 static int print_all(const scoring *s) {
-    bool first = true;
-    if (s->json) printf("{\"scores\": [");
+    json j = {.spaced = true};
+    json_open(&j, '{');
+    json_key(&j, "scores");
+    json_open(&j, '[');
     for (int i = 0; i < systems_of(s) * METRICS; i++) {
         result r;
         score_options o = s->o;
         if (!s->metrics[i % METRICS]) continue;
         o.metric = (score_metric)(i % METRICS);
-        if (compute(s, i / METRICS, i % METRICS, &r)) return cli_fail(command, "out of memory");
-        if (s->json) print_json(s, i / METRICS, score_name(&o), &r, first);
+        if (compute(s, i / METRICS, i % METRICS, &r)) return json_free(&j), cli_fail(command, "out of memory");
+        if (s->json) add_json(&j, s, i / METRICS, score_name(&o), &r);
         else print_text(s, i / METRICS, score_name(&o), &r);
-        first = false;
     }
-    if (s->json) printf("]}\n");
+    json_close(&j, ']');
+    json_close(&j, '}');
+    if (s->json) return cli_print_json(command, &j, "\n");
+    json_free(&j);
     return 0;
 }
 
@@ -230,10 +203,16 @@ static int run(scoring *s) {
 }
 
 int cli_text_score(int argc, char **argv) {
+    const cli_syntax syntax = {
+        .command = command,
+        .help = "usage: adamod text score [--metric NAME,...] [--tokenize HOW] REFERENCE [SYSTEM]...\n\n"
+                "Scores translations, from files or standard input, with the numbers and signatures of sacreBLEU.\n"
+                "Of several systems, each is compared with the first by paired bootstrap resampling.\n\n",
+        .flags = flags,
+        .takes = CLI_OPERANDS,
+        .operands = offsetof(scoring, paths)};
     scoring s = {.metrics = {true}, .samples = 1000, .width = 2};
-    s.paths = calloc((size_t)argc + 1, sizeof *s.paths);
-    int status = s.paths ? parse(&s, argc, argv) : cli_fail(command, "out of memory");
-    if (status < 0) status = run(&s);
-    free(s.paths);
-    return status;
+    const int status = cli_parse(&syntax, argc, argv, &s);
+    if (status >= 0) return status;
+    return s.paths.n ? run(&s) : cli_usage(command, "needs a file of reference translations");
 }

@@ -3,21 +3,27 @@
 #include "cli/text_lines.h"
 #include "data/tokenizer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_LANG, FLAG_PLAIN, FLAG_THREADS, FLAG_HELP, FLAG_HYPHENS, FLAG_LAST };
+typedef struct arguments {
+    text_lines lines;
+    tokenizer_options o;
+} arguments;
+
+#define LANGUAGE_FLAG CLI_TEXT("lang", "CODE", "the language of the text: de, en, fr, ... (en)", arguments, o.language)
 
 static const cli_flag split_flags[] = {
-    {"lang", "CODE", "the language of the text: de, en, fr, ... (en)"},
-    {"no-escape", NULL, "leave & | < > ' \" [ ] as they are, instead of writing them as XML entities"},
+    LANGUAGE_FLAG,
+    CLI_SWITCH("no-escape", "leave & | < > ' \" [ ] as they are, instead of writing them as XML entities", arguments,
+               o.plain),
     TEXT_THREADS_FLAG,
+    CLI_SWITCH("split-hyphens", "a-b becomes a @-@ b (Moses' -a)", arguments, o.split_hyphens),
+    CLI_SWITCH("split-last", "the full stop at the end of a line is always a token (Moses since 2018)", arguments,
+               o.split_last),
     CLI_HELP_FLAG,
-    {"split-hyphens", NULL, "a-b becomes a @-@ b (Moses' -a)"},
-    {"split-last", NULL, "the full stop at the end of a line is always a token (Moses since 2018)"},
     {0}};
-static const cli_flag join_flags[] = {{"lang", "CODE", "the language of the text: de, en, fr, ... (en)"},
-                                      {"no-unescape", NULL, "leave XML entities as they are"},
+static const cli_flag join_flags[] = {LANGUAGE_FLAG,
+                                      CLI_SWITCH("no-unescape", "leave XML entities as they are", arguments, o.plain),
                                       TEXT_THREADS_FLAG,
                                       CLI_HELP_FLAG,
                                       {0}};
@@ -36,51 +42,28 @@ static int check_language(const char *command, const char *language) {
     return 0;
 }
 
-/* The command line: exit status, or -1 to go on. */
-static int parse(text_lines *t, tokenizer_options *o, const cli_flag *flags, const char *help, int argc, char **argv) {
-    cli_parser p = {.command = t->command, .flags = flags, .argc = argc, .argv = argv};
-    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
-        if (flag == CLI_BAD) return CLI_USAGE;
-        if (flag == FLAG_HELP) {
-            fputs(help, stdout);
-            cli_print_flags(stdout, flags);
-            return 0;
-        }
-        if (flag == CLI_OPERAND) t->paths[t->n++] = (char *)(size_t)p.value;
-        else if (flag == FLAG_LANG) o->language = p.value;
-        else if (flag == FLAG_PLAIN) o->plain = true;
-        else if (flag == FLAG_HYPHENS) o->split_hyphens = true;
-        else if (flag == FLAG_LAST) o->split_last = true;
-        else if (!cli_parse_int(t->command, "threads", p.value, 0, 1024, &t->threads)) return CLI_USAGE;
-    }
-    const int status = check_language(t->command, o->language);
-    return status ? status : -1;
-}
-
-static int run(text_lines t, const cli_flag *flags, const char *help, int argc, char **argv) {
-    tokenizer_options o = {.language = "en"};
-    t.paths = calloc((size_t)argc + 1, sizeof *t.paths);
-    t.options = &o;
-    t.open = open_worker;
-    t.close = close_worker;
-    int status = t.paths ? parse(&t, &o, flags, help, argc, argv) : cli_fail(t.command, "out of memory");
-    if (status < 0) status = text_lines_run(&t);
-    free(t.paths);
-    return status;
+static int run(cli_syntax syntax, char *(*line)(void *, text_slice), int argc, char **argv) {
+    arguments a = {.lines = {.open = open_worker, .close = close_worker, .run = line}, .o = {.language = "en"}};
+    syntax.takes = CLI_OPERANDS;
+    syntax.operands = offsetof(arguments, lines.paths);
+    int status = cli_parse(&syntax, argc, argv, &a);
+    if (status >= 0 || (status = check_language(syntax.command, a.o.language))) return status;
+    a.lines.options = &a.o;
+    return text_lines_run(syntax.command, &a.lines);
 }
 
 int cli_text_tokenize(int argc, char **argv) {
-    const text_lines t = {.command = "text tokenize", .run = split_line};
-    return run(t, split_flags,
-               "usage: adamod text tokenize [--lang CODE] [FILE]...\n\n"
-               "Splits lines into tokens by Moses' rules, as sacremoses does.\n\n",
-               argc, argv);
+    const cli_syntax syntax = {.command = "text tokenize",
+                               .help = "usage: adamod text tokenize [--lang CODE] [FILE]...\n\n"
+                                       "Splits lines into tokens by Moses' rules, as sacremoses does.\n\n",
+                               .flags = split_flags};
+    return run(syntax, split_line, argc, argv);
 }
 
 int cli_text_detokenize(int argc, char **argv) {
-    const text_lines t = {.command = "text detokenize", .run = join_line};
-    return run(t, join_flags,
-               "usage: adamod text detokenize [--lang CODE] [FILE]...\n\n"
-               "Joins tokens into text by Moses' rules, as sacremoses does.\n\n",
-               argc, argv);
+    const cli_syntax syntax = {.command = "text detokenize",
+                               .help = "usage: adamod text detokenize [--lang CODE] [FILE]...\n\n"
+                                       "Joins tokens into text by Moses' rules, as sacremoses does.\n\n",
+                               .flags = join_flags};
+    return run(syntax, join_line, argc, argv);
 }

@@ -1,46 +1,50 @@
-/* adamod translate: text through a trained model, line by line. */
+/* adamod translate: translates text line by line with a trained model. */
 #include "support/text.h"
 #include "core/error.h"
 #include "data/text_input.h"
 #include "tasks/translation.h"
-#include "cli/trained.h"
+#include "cli/open_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_NBEST = TRAINED_FLAGS, FLAG_SCORES, FLAG_BATCH };
-static const cli_flag flags[] = {
-    TRAINED_MODEL_FLAGS,
-    {"nbest", "N", "print the N best translations of each line, each after the line's number and a tab"},
-    {"scores", NULL, "print the score and a tab before each translation"},
-    {"batch", "N", "lines read before they are translated, 1 to 8192 (8192 from a file; 1 from a pipe or a terminal)"},
-    {0}};
-
 enum { MOST_LINES = 8192 }; /* of a batch: those of similar lengths are translated together */
 
 typedef struct arguments {
+    opened_run run;
     const char *file;     /* NULL: standard input */
     int64_t nbest, batch; /* 0: not given */
     bool scores;
 } arguments;
 
-static int read_flag(void *context, int flag, const char *value) {
-    arguments *a = context;
-    bool good = true;
-    if (flag == FLAG_SCORES) a->scores = true;
-    else if (flag == FLAG_NBEST) good = cli_parse_int("translate", "nbest", value, 1, 64, &a->nbest);
-    else good = cli_parse_int("translate", "batch", value, 1, MOST_LINES, &a->batch);
-    return good ? 0 : CLI_USAGE;
-}
+static const cli_flag flags[] = {
+    OPEN_RUN_FLAGS,
+    OPEN_RUN_BEAM_FLAGS,
+    CLI_WHOLE("nbest", "N", "print the N best translations of each line, each after the line's number and a tab",
+              arguments, nbest, 1, 64),
+    CLI_SWITCH("scores", "print the score and a tab before each translation", arguments, scores),
+    CLI_WHOLE("batch", "N",
+              "lines read before they are translated, 1 to 8192 (8192 from a file; 1 from a pipe or a terminal)",
+              arguments, batch, 1, MOST_LINES),
+    {0}};
 
-static int take_file(void *context, const char *value) {
-    arguments *a = context;
+static int take_operand(void *to, const char *value) {
+    arguments *a = to;
+    if (!a->run.directory) return a->run.directory = value, 0;
     if (a->file) return cli_usage("translate", "unexpected argument '%.80s': one file at most", value);
     a->file = value;
     return 0;
 }
 
-/* Lines that are read, then translated. */
+static const cli_syntax syntax = {
+    .command = "translate",
+    .help = "usage: adamod translate RUN [FILE] [--beam N] [--nbest N] [--scores] ... < text\n\n"
+            "Translates a file or standard input line by line with a run's model. Each line from a pipe\n"
+            "or a terminal is answered before the next one is read. A score is the sum of log p over the\n"
+            "tokens, divided by length^length-penalty.\n\n",
+    .flags = flags,
+    .operand = take_operand};
+
 typedef struct lines {
     const char *from; /* for messages */
     char *bytes[MOST_LINES];
@@ -54,8 +58,8 @@ static void free_lines(lines *l) {
     l->n = 0;
 }
 
-/* Up to the end, or to the first line that is not text, so that those before it are translated: 1 if there may be more,
- * 0, or -1 with a message. */
+/* Stops at the first line that is not text, so that those before it are translated. Returns 1 if there may be more, 0 at the
+ * end, or a negative status. */
 static int read_lines(text_input *in, int most, lines *l) {
     l->first = text_input_number(in) + 1;
     while (l->n < most) {
@@ -104,7 +108,7 @@ static int translate_lines(experiment *e, const arguments *a, const lines *l) {
     return status;
 }
 
-/* From a file, many lines at once are faster. Whoever writes a pipe may wait for the answer to a line. */
+/* Many lines at once are faster, but the writer of a pipe may wait for the answer to a line. */
 static int translate_all(experiment *e, const arguments *a) {
     static lines l;
     text_input *in;
@@ -130,21 +134,12 @@ static int check_nbest(const experiment *e, const arguments *a) {
 }
 
 int cli_translate(int argc, char **argv) {
-    arguments a = {0};
-    trained t = {.command = "translate",
-                 .flags = flags,
-                 .help = "usage: adamod translate RUN [FILE] [--beam N] [--nbest N] [--scores] ... < text\n\n"
-                         "Translates a file or standard input line by line with a run's model. Each line from a pipe\n"
-                         "or a terminal is answered before the next one is read. A score is the sum of log p over the\n"
-                         "tokens, divided by length^length-penalty.\n\n",
-                 .own = read_flag,
-                 .operand = take_file,
-                 .context = &a};
+    arguments a = {.file = NULL};
     experiment e;
-    int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
+    int status = open_run(&syntax, argc, argv, &a.run, &e, TASK_APPLY);
     if (status >= 0) return status;
     if (e.task->answer != TASK_TRANSLATES)
-        status = cli_fail("translate", "%s: data.task %s does not translate", t.run, e.task->name);
+        status = cli_fail("translate", "%s: data.task %s does not translate", a.run.directory, e.task->name);
     else if (!(status = check_nbest(&e, &a))) status = translate_all(&e, &a);
     experiment_close(&e);
     return status;

@@ -76,6 +76,21 @@ void json_pair(json *j, const char *key, const char *text) {
     json_string(j, text);
 }
 
+void json_pair_integer(json *j, const char *key, int64_t x) {
+    json_key(j, key);
+    json_integer(j, x);
+}
+
+void json_pair_boolean(json *j, const char *key, bool x) {
+    json_key(j, key);
+    json_boolean(j, x);
+}
+
+void json_pair_number(json *j, const char *key, double x) {
+    json_key(j, key);
+    json_number(j, x);
+}
+
 void json_integer(json *j, int64_t x) {
     char text[24];
     snprintf(text, sizeof text, "%" PRId64, x);

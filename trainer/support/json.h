@@ -29,7 +29,11 @@ void json_close(json *j, char bracket); /* '}' or ']' */
 void json_key(json *j, const char *key);
 /* NULL becomes null. Each byte that is not UTF-8 becomes U+FFFD. */
 void json_string(json *j, const char *text);
-void json_pair(json *j, const char *key, const char *text); /* a key and its string */
+/* A key and its value. */
+void json_pair(json *j, const char *key, const char *text);
+void json_pair_integer(json *j, const char *key, int64_t x);
+void json_pair_boolean(json *j, const char *key, bool x);
+void json_pair_number(json *j, const char *key, double x);
 void json_integer(json *j, int64_t x);
 void json_boolean(json *j, bool x);
 void json_number(json *j, double x);      /* NaN and infinities, which JSON lacks, become null */
