@@ -37,23 +37,23 @@ const char *adamod__st_tensor_bytes(adamod__st_dtype dtype, int ndim, const int6
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
-adamod_status adamod__st_fail(const st_report *to, adamod_status status, const char *format, ...) {
+adamod_status adamod__st_fail(const char *path, adamod_status status, const char *format, ...) {
     char text[ADAMOD__MESSAGE];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return adamod__fail(status, "%s: %s", to->path, text);
+    return adamod__fail(status, "%s: %s", path, text);
 }
 
-adamod_status adamod__st_fail_memory(const st_report *to) {
-    return adamod__st_fail(to, ADAMOD_ERROR_MEMORY, "out of memory");
+adamod_status adamod__st_fail_memory(const char *path) {
+    return adamod__st_fail(path, ADAMOD_ERROR_MEMORY, "out of memory");
 }
 
 /* strerror may be called from any thread in glibc (since 2.32) and musl; strerror_r is two different functions. */
-adamod_status adamod__st_fail_system(const st_report *to, int error, const char *doing) {
+adamod_status adamod__st_fail_system(const char *path, int error, const char *doing) {
     adamod_status status = error == ENOMEM ? ADAMOD_ERROR_MEMORY : ADAMOD_ERROR_IO;
-    return adamod__st_fail(to, status, "%s: %s", doing, strerror(error));
+    return adamod__st_fail(path, status, "%s: %s", doing, strerror(error));
 }
 
 st_quoted adamod__st_quote(const char *s) {

@@ -86,16 +86,9 @@ typedef struct adamod__st_tensor {
 const char *adamod__st_dtype_name(adamod__st_dtype dtype);
 unsigned adamod__st_dtype_bits(adamod__st_dtype dtype);
 
-/* Opens a file and checks all of its header. On failure *out is empty, and closing it does nothing. */
-adamod_status adamod__st_open(const char *path, adamod__st_file *out);
-
-/* Like adamod__st_open, but refuses a header of more than `most` bytes before allocating memory for it. */
+/* Opens a file and checks all of its header. Refuses a header of more than `most` bytes before allocating memory for it. On
+ * failure *out is empty, and closing it does nothing. */
 adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out);
-
-/* Parses a header (without its length) from memory, for a file with data_size bytes of data. path is for messages; json is
- * copied. adamod__st_read fails for such a file. */
-adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path,
-                               adamod__st_file *out);
 
 /* Return NULL if there is none. Results are valid until the file is closed. */
 const adamod__st_entry *adamod__st_find(const adamod__st_file *file, const char *name);

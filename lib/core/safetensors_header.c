@@ -26,8 +26,8 @@ static size_t st_utf8_encode(uint32_t c, char *out) {
 
 /* A parser for the one structure that a header can have: it does not recurse and skips nothing. */
 typedef struct st_parser {
-    const st_report *to;
-    char *json; /* file->text, where strings are decoded in place */
+    const char *path; /* for messages */
+    char *json;       /* file->text, where strings are decoded in place */
     size_t len, pos;
     const char *tensor; /* being parsed, for messages */
     adamod__st_file *file;
@@ -44,8 +44,8 @@ static adamod_status st_malformed(const st_parser *ps, const char *format, ...) 
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (!ps->tensor) return adamod__st_fail(ps->to, ADAMOD_ERROR_FORMAT, "header byte %zu: %s", ps->pos, text);
-    return adamod__st_fail(ps->to, ADAMOD_ERROR_FORMAT, "header byte %zu, tensor \"%s\": %s", ps->pos,
+    if (!ps->tensor) return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT, "header byte %zu: %s", ps->pos, text);
+    return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT, "header byte %zu, tensor \"%s\": %s", ps->pos,
                            adamod__st_quote(ps->tensor).text, text);
 }
 
@@ -229,18 +229,18 @@ static void *st_grow(void *items, size_t n, size_t *max, size_t size) {
     return bigger;
 }
 
-static adamod_status st_check_entry(const st_report *to, const adamod__st_entry *e, uint64_t data_size) {
+static adamod_status st_check_entry(const char *path, const adamod__st_entry *e, uint64_t data_size) {
     st_quoted name = adamod__st_quote(e->name);
     uint64_t bytes;
     if (e->begin > e->end || e->end > data_size)
-        return adamod__st_fail(to, ADAMOD_ERROR_FORMAT,
+        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
                                "tensor \"%s\": data_offsets [%" PRIu64 ", %" PRIu64 "] are not a range within %" PRIu64
                                " bytes of data",
                                name.text, e->begin, e->end, data_size);
     const char *why = adamod__st_tensor_bytes(e->dtype, e->ndim, e->shape, &bytes);
-    if (why) return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "tensor \"%s\": %s", name.text, why);
+    if (why) return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "tensor \"%s\": %s", name.text, why);
     if (bytes != e->end - e->begin)
-        return adamod__st_fail(to, ADAMOD_ERROR_FORMAT,
+        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
                                "tensor \"%s\": data_offsets [%" PRIu64 ", %" PRIu64 "] hold %" PRIu64
                                " bytes, shape and dtype %s need %" PRIu64,
                                name.text, e->begin, e->end, e->end - e->begin, adamod__st_dtype_name(e->dtype), bytes);
@@ -250,14 +250,14 @@ static adamod_status st_check_entry(const st_report *to, const adamod__st_entry 
 static adamod_status st_parse_tensor(st_parser *ps, const char *name, uint64_t data_size) {
     adamod__st_file *file = ps->file;
     void *entries = st_grow(file->entries, file->n_entries, &ps->max_entries, sizeof *file->entries);
-    if (!entries) return adamod__st_fail_memory(ps->to);
+    if (!entries) return adamod__st_fail_memory(ps->path);
     file->entries = entries;
     adamod__st_entry *entry = &file->entries[file->n_entries];
     *entry = (adamod__st_entry){.name = name};
     ps->tensor = name;
     ADAMOD__TRY(st_parse_fields(ps, entry));
     ps->tensor = NULL;
-    ADAMOD__TRY(st_check_entry(ps->to, entry, data_size));
+    ADAMOD__TRY(st_check_entry(ps->path, entry, data_size));
     file->n_entries++;
     return ADAMOD_OK;
 }
@@ -271,7 +271,7 @@ static adamod_status st_parse_metadata(st_parser *ps) {
         ADAMOD__TRY(st_next_item(ps, '}', n, &more));
         if (!more) return ADAMOD_OK;
         void *pairs = st_grow(file->metadata, file->n_metadata, &ps->max_metadata, sizeof *file->metadata);
-        if (!pairs) return adamod__st_fail_memory(ps->to);
+        if (!pairs) return adamod__st_fail_memory(ps->path);
         file->metadata = pairs;
         adamod__st_pair *pair = &file->metadata[file->n_metadata];
         ADAMOD__TRY(st_parse_string(ps, "a key of __metadata__", &pair->key));
@@ -328,7 +328,7 @@ static char *st_find_sum(char *json, size_t len) {
 }
 
 /* Runs before the header is parsed. */
-static adamod_status st_check_sum(const st_report *to, char *json, size_t len, int *present) {
+static adamod_status st_check_sum(const char *path, char *json, size_t len, int *present) {
     char *digits = st_find_sum(json, len), length[8];
     uint32_t expected;
     *present = digits != NULL;
@@ -340,7 +340,7 @@ static adamod_status st_check_sum(const st_report *to, char *json, size_t len, i
     sum = adamod__crc32(sum, "00000000", 8);
     sum = adamod__crc32(sum, digits + 8, len - before - 8);
     if (st_parse_sum(digits, &expected) && !ADAMOD__ST_DIFFER(sum, expected)) return ADAMOD_OK;
-    return adamod__st_fail(to, ADAMOD_ERROR_FORMAT,
+    return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
                            "damaged: the header's CRC-32 is %08" PRIx32 ", its " ADAMOD__ST_SUM " says '%s'", sum,
                            adamod__st_quote((const char[]){digits[0], digits[1], digits[2], digits[3], digits[4],
                                                            digits[5], digits[6], digits[7], '\0'})
@@ -353,13 +353,13 @@ static adamod_status st_check_sums(const st_parser *ps, int sum_found) {
     uint32_t sum;
     if (!sum_found && !ps->sum_seen && !ps->sums) return ADAMOD_OK;
     if (!sum_found || !ps->sum_seen || !ps->sums)
-        return adamod__st_fail(ps->to, ADAMOD_ERROR_FORMAT,
+        return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT,
                                "damaged: __metadata__ has one of " ADAMOD__ST_SUM " and " ADAMOD__ST_SUMS
                                ", expected both or none");
     size_t n = strlen(ps->sums), good = 0;
     while (good < n / 8 && st_parse_sum(ps->sums + 8 * good, &sum)) good++;
     if (n == 8 * file->n_entries && good == file->n_entries) return ADAMOD_OK;
-    return adamod__st_fail(ps->to, ADAMOD_ERROR_FORMAT,
+    return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT,
                            "damaged: " ADAMOD__ST_SUMS " is not 8 digits for each of %zu tensors", file->n_entries);
 }
 
@@ -384,35 +384,35 @@ static int st_compare_names(const void *a, const void *b) {
 }
 
 /* The tensors must cover the data from first byte to last without holes or overlaps. */
-static adamod_status st_check_layout(const st_report *to, adamod__st_file *file, uint64_t data_size) {
+static adamod_status st_check_layout(const char *path, adamod__st_file *file, uint64_t data_size) {
     uint64_t end = 0;
     adamod__st_sort(file->entries, file->n_entries, sizeof *file->entries, st_compare_offsets);
     for (size_t i = 0; i < file->n_entries; i++) {
         const adamod__st_entry *e = &file->entries[i];
         if (e->begin != end)
-            return adamod__st_fail(to, ADAMOD_ERROR_FORMAT,
+            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
                                    "tensor \"%s\": begins at byte %" PRIu64 " of the data and %s, expected %" PRIu64,
                                    adamod__st_quote(e->name).text, e->begin,
                                    e->begin < end ? "overlaps the one before" : "leaves a hole", end);
         end = e->end;
     }
     if (end != data_size)
-        return adamod__st_fail(to, ADAMOD_ERROR_FORMAT,
+        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
                                "the tensors end at byte %" PRIu64 " of the data, which has %" PRIu64 " bytes", end,
                                data_size);
     return ADAMOD_OK;
 }
 
-static adamod_status st_check_names(const st_report *to, adamod__st_file *file) {
+static adamod_status st_check_names(const char *path, adamod__st_file *file) {
     adamod__st_sort(file->entries, file->n_entries, sizeof *file->entries, st_compare_names);
     for (size_t i = 1; i < file->n_entries; i++)
         if (!st_compare_names(&file->entries[i - 1], &file->entries[i]))
-            return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "tensor \"%s\" appears twice",
+            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "tensor \"%s\" appears twice",
                                    adamod__st_quote(file->entries[i].name).text);
     adamod__st_sort(file->metadata, file->n_metadata, sizeof *file->metadata, adamod__st_compare_keys);
     for (size_t i = 1; i < file->n_metadata; i++)
         if (!adamod__st_compare_keys(&file->metadata[i - 1], &file->metadata[i]))
-            return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "__metadata__ has \"%s\" twice",
+            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "__metadata__ has \"%s\" twice",
                                    adamod__st_quote(file->metadata[i].key).text);
     return ADAMOD_OK;
 }
@@ -431,31 +431,16 @@ const char *adamod__st_metadata(const adamod__st_file *file, const char *key) {
     return pair ? pair->value : NULL;
 }
 
-adamod_status adamod__st_parse_text(const st_report *to, char *json, size_t len, uint64_t data_size,
+adamod_status adamod__st_parse_text(const char *path, char *json, size_t len, uint64_t data_size,
                                     adamod__st_file *file) {
-    st_parser ps = {.to = to, .json = json, .len = len, .file = file};
+    st_parser ps = {.path = path, .json = json, .len = len, .file = file};
     int sum_found = 0;
     file->text = json;
-    if (!len) return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "the header is empty");
-    ADAMOD__TRY(st_check_sum(to, json, len, &sum_found));
+    if (!len) return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "the header is empty");
+    ADAMOD__TRY(st_check_sum(path, json, len, &sum_found));
     ADAMOD__TRY(st_parse_header(&ps, data_size));
     ADAMOD__TRY(st_check_sums(&ps, sum_found));
-    ADAMOD__TRY(st_check_layout(to, file, data_size));
+    ADAMOD__TRY(st_check_layout(path, file, data_size));
     st_take_sums(&ps);
-    return st_check_names(to, file);
-}
-
-adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path,
-                               adamod__st_file *out) {
-    st_report to = {path};
-    *out = (adamod__st_file){0};
-    if (len > ADAMOD__ST_MAX_HEADER)
-        return adamod__st_fail(&to, ADAMOD_ERROR_FORMAT, "header length %zu exceeds the limit of %u bytes", len,
-                               ADAMOD__ST_MAX_HEADER);
-    char *text = malloc(len ? len : 1);
-    if (!text) return adamod__st_fail_memory(&to);
-    if (len) memcpy(text, json, len);
-    adamod_status status = adamod__st_parse_text(&to, text, len, data_size, out);
-    if (status != ADAMOD_OK) adamod__st_close(out);
-    return status;
+    return st_check_names(path, file);
 }

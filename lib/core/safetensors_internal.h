@@ -21,15 +21,11 @@
 /* Size of the pieces in which data is read and written: they stay in the cache while they are summed. */
 #define ADAMOD__ST_PIECE ((uint64_t)1 << 18)
 
-/* Begins the message of a failure. */
-typedef struct st_report {
-    const char *path;
-} st_report;
-
-adamod_status adamod__st_fail(const st_report *to, adamod_status status, const char *format, ...)
+/* Fail with a message that begins with the path. */
+adamod_status adamod__st_fail(const char *path, adamod_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-adamod_status adamod__st_fail_memory(const st_report *to);
-adamod_status adamod__st_fail_system(const st_report *to, int error, const char *doing);
+adamod_status adamod__st_fail_memory(const char *path);
+adamod_status adamod__st_fail_system(const char *path, int error, const char *doing);
 
 /* Text from a file, shortened and without control characters, for a message. */
 typedef struct st_quoted {
@@ -38,7 +34,7 @@ typedef struct st_quoted {
 st_quoted adamod__st_quote(const char *s);
 
 /* Parses the header's text, from malloc. file owns it from then on, also after a failure. */
-adamod_status adamod__st_parse_text(const st_report *to, char *json, size_t len, uint64_t data_size,
+adamod_status adamod__st_parse_text(const char *path, char *json, size_t len, uint64_t data_size,
                                     adamod__st_file *file);
 
 int adamod__st_utf8_valid(const char *s);

@@ -12,63 +12,63 @@
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-static adamod_status st_read_at(const st_report *to, int fd, uint64_t offset, void *dst, uint64_t size, uint32_t *sum) {
+static adamod_status st_read_at(const char *path, int fd, uint64_t offset, void *dst, uint64_t size, uint32_t *sum) {
     for (uint64_t done = 0, got = 0; done < size; done += got) {
         char *at = (char *)dst + done;
         const uint64_t piece = size - done < ADAMOD__ST_PIECE ? size - done : ADAMOD__ST_PIECE;
         const int error = adamod__file_read(fd, offset + done, at, piece, &got);
-        if (error) return adamod__st_fail_system(to, error, "cannot read");
+        if (error) return adamod__st_fail_system(path, error, "cannot read");
         if (got < piece)
-            return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "ends at byte %" PRIu64 ", expected %" PRIu64 " more bytes",
-                                   offset + done + got, size - done - got);
+            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
+                                   "ends at byte %" PRIu64 ", expected %" PRIu64 " more bytes", offset + done + got,
+                                   size - done - got);
         if (sum) *sum = adamod__crc32(*sum, at, (size_t)got);
     }
     return ADAMOD_OK;
 }
 
-static adamod_status st_read_length(const st_report *to, int fd, uint64_t most, uint64_t *length, uint64_t *file_size) {
+static adamod_status st_read_length(const char *path, int fd, uint64_t most, uint64_t *length, uint64_t *file_size) {
     struct stat st;
     unsigned char bytes[8];
-    if (fstat(fd, &st) < 0) return adamod__st_fail_system(to, errno, "cannot read");
-    if (!S_ISREG(st.st_mode)) return adamod__st_fail(to, ADAMOD_ERROR_IO, "not a regular file");
+    if (fstat(fd, &st) < 0) return adamod__st_fail_system(path, errno, "cannot read");
+    if (!S_ISREG(st.st_mode)) return adamod__st_fail(path, ADAMOD_ERROR_IO, "not a regular file");
     *file_size = (uint64_t)st.st_size;
     if (*file_size < 8)
-        return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "%" PRIu64 " bytes are too few for a safetensors file",
+        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "%" PRIu64 " bytes are too few for a safetensors file",
                                *file_size);
-    ADAMOD__TRY(st_read_at(to, fd, 0, bytes, 8, NULL));
+    ADAMOD__TRY(st_read_at(path, fd, 0, bytes, 8, NULL));
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | bytes[i];
     if (*length > *file_size - 8)
-        return adamod__st_fail(to, ADAMOD_ERROR_FORMAT,
+        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
                                "header length %" PRIu64 " exceeds the file's %" PRIu64 " bytes", *length, *file_size);
     if (*length <= most) return ADAMOD_OK;
-    return adamod__st_fail(to, ADAMOD_ERROR_FORMAT,
+    return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
                            "header length %" PRIu64 " exceeds the limit of %" PRIu64 " bytes%s", *length, most,
                            most < ADAMOD__ST_MAX_HEADER ? " for what is to be read" : "");
 }
 
-static adamod_status st_read_header(const st_report *to, int fd, uint64_t most, adamod__st_file *out) {
+static adamod_status st_read_header(const char *path, int fd, uint64_t most, adamod__st_file *out) {
     uint64_t length = 0, file_size = 0;
-    ADAMOD__TRY(st_read_length(to, fd, most, &length, &file_size));
+    ADAMOD__TRY(st_read_length(path, fd, most, &length, &file_size));
     char *json = malloc(length ? (size_t)length : 1);
-    if (!json) return adamod__st_fail_memory(to);
-    adamod_status status = st_read_at(to, fd, 8, json, length, NULL);
-    if (status == ADAMOD_OK) status = adamod__st_parse_text(to, json, (size_t)length, file_size - 8 - length, out);
+    if (!json) return adamod__st_fail_memory(path);
+    adamod_status status = st_read_at(path, fd, 8, json, length, NULL);
+    if (status == ADAMOD_OK) status = adamod__st_parse_text(path, json, (size_t)length, file_size - 8 - length, out);
     else free(json);
     out->data_start = 8 + length;
     return status;
 }
 
 adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out) {
-    st_report to = {path};
     *out = (adamod__st_file){0};
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
     int fd = adamod__file_open(path, O_RDONLY | O_NONBLOCK);
-    if (fd < 0) return adamod__st_fail_system(&to, errno, "cannot open");
-    adamod_status status = st_read_header(&to, fd, most < ADAMOD__ST_MAX_HEADER ? most : ADAMOD__ST_MAX_HEADER, out);
+    if (fd < 0) return adamod__st_fail_system(path, errno, "cannot open");
+    adamod_status status = st_read_header(path, fd, most < ADAMOD__ST_MAX_HEADER ? most : ADAMOD__ST_MAX_HEADER, out);
     if (status == ADAMOD_OK) {
         out->path = strdup(path);
-        if (!out->path) status = adamod__st_fail_memory(&to);
+        if (!out->path) status = adamod__st_fail_memory(path);
     }
     out->fd = fd;
     if (status == ADAMOD_OK) return ADAMOD_OK;
@@ -77,18 +77,13 @@ adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st
     return status;
 }
 
-adamod_status adamod__st_open(const char *path, adamod__st_file *out) {
-    return adamod__st_open_within(path, ADAMOD__ST_MAX_HEADER, out);
-}
-
 adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entry *entry, void *dst) {
-    st_report to = {file->path ? file->path : "safetensors"};
     uint32_t sum = 0;
-    if (!file->path) return adamod__st_fail(&to, ADAMOD_ERROR_ARGUMENT, "no file is open");
-    ADAMOD__TRY(st_read_at(&to, file->fd, file->data_start + entry->begin, dst, entry->end - entry->begin,
+    if (!file->path) return adamod__st_fail("safetensors", ADAMOD_ERROR_ARGUMENT, "no file is open");
+    ADAMOD__TRY(st_read_at(file->path, file->fd, file->data_start + entry->begin, dst, entry->end - entry->begin,
                            file->summed ? &sum : NULL));
     if (!file->summed || !ADAMOD__ST_DIFFER(sum, entry->sum)) return ADAMOD_OK;
-    return adamod__st_fail(&to, ADAMOD_ERROR_FORMAT,
+    return adamod__st_fail(file->path, ADAMOD_ERROR_FORMAT,
                            "damaged: tensor \"%s\": the CRC-32 of its data is %08" PRIx32 ", expected %08" PRIx32,
                            adamod__st_quote(entry->name).text, sum, entry->sum);
 }

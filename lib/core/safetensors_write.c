@@ -33,25 +33,26 @@ static void st_add_tensor(adamod__buffer *b, const adamod__st_tensor *t, uint64_
     adamod__buffer_format(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
 }
 
-static adamod_status st_check_tensor(const st_report *to, const adamod__st_tensor *t, uint64_t *bytes) {
-    if (!t->name) return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "a tensor has no name");
+static adamod_status st_check_tensor(const char *path, const adamod__st_tensor *t, uint64_t *bytes) {
+    if (!t->name) return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "a tensor has no name");
     st_quoted name = adamod__st_quote(t->name);
     if (!adamod__st_utf8_valid(t->name))
-        return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": the name is not UTF-8", name.text);
+        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": the name is not UTF-8", name.text);
     if (!strcmp(t->name, "__metadata__"))
-        return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "a tensor cannot have the name \"__metadata__\"");
+        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "a tensor cannot have the name \"__metadata__\"");
     if (!adamod__st_dtype_name(t->dtype))
-        return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": unknown dtype %d", name.text, (int)t->dtype);
+        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": unknown dtype %d", name.text,
+                               (int)t->dtype);
     if (t->ndim < 0 || t->ndim > ADAMOD_MAX_DIMS)
-        return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": %d dimensions, expected 0 to %d", name.text,
+        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": %d dimensions, expected 0 to %d", name.text,
                                t->ndim, ADAMOD_MAX_DIMS);
     for (int i = 0; i < t->ndim; i++)
         if (t->shape[i] < 0)
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT,
+            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT,
                                    "tensor \"%s\": dimension %d is %" PRId64 ", expected >= 0", name.text, i,
                                    t->shape[i]);
     const char *why = adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, bytes);
-    return why ? adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": %s", name.text, why) : ADAMOD_OK;
+    return why ? adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": %s", name.text, why) : ADAMOD_OK;
 }
 
 static int st_compare_order_names(const void *a, const void *b) {
@@ -66,17 +67,17 @@ static int st_compare_order(const void *a, const void *b) {
 }
 
 /* Checks the tensors and puts them in their order in the file. */
-static adamod_status st_order_tensors(const st_report *to, const adamod__st_tensor *tensors, size_t n,
+static adamod_status st_order_tensors(const char *path, const adamod__st_tensor *tensors, size_t n,
                                       const adamod__st_tensor ***out) {
     const adamod__st_tensor **order = n > SIZE_MAX / sizeof *order ? NULL : malloc(n ? n * sizeof *order : 1);
-    if (!order) return adamod__st_fail_memory(to);
+    if (!order) return adamod__st_fail_memory(path);
     *out = order;
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t bytes = 0;
-        ADAMOD__TRY(st_check_tensor(to, &tensors[i], &bytes));
+        ADAMOD__TRY(st_check_tensor(path, &tensors[i], &bytes));
         if (bytes > (uint64_t)INT64_MAX - ADAMOD__ST_MAX_HEADER - 8 - total)
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": the data is too large for a file",
+            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": the data is too large for a file",
                                    adamod__st_quote(tensors[i].name).text);
         total += bytes;
         order[i] = &tensors[i];
@@ -84,33 +85,33 @@ static adamod_status st_order_tensors(const st_report *to, const adamod__st_tens
     adamod__st_sort(order, n, sizeof *order, st_compare_order_names);
     for (size_t i = 1; i < n; i++)
         if (!st_compare_order_names(&order[i - 1], &order[i]))
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" appears twice",
+            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" appears twice",
                                    adamod__st_quote(order[i]->name).text);
     adamod__st_sort(order, n, sizeof *order, st_compare_order);
     return ADAMOD_OK;
 }
 
-static adamod_status st_check_metadata(const st_report *to, const adamod__st_pair *metadata, size_t n) {
+static adamod_status st_check_metadata(const char *path, const adamod__st_pair *metadata, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const adamod__st_pair *m = &metadata[i];
         if (!m->key || !m->value)
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "metadata %zu has no key or no value", i);
+            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata %zu has no key or no value", i);
         if (!adamod__st_utf8_valid(m->key) || !adamod__st_utf8_valid(m->value))
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" is not UTF-8",
+            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" is not UTF-8",
                                    adamod__st_quote(m->key).text);
         if (!strcmp(m->key, ADAMOD__ST_SUM) || !strcmp(m->key, ADAMOD__ST_SUMS))
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\": the checksums are made here", m->key);
+            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\": the checksums are made here", m->key);
     }
     if (n < 2) return ADAMOD_OK;
     adamod__st_pair *sorted = n > SIZE_MAX / sizeof *sorted ? NULL : malloc(n * sizeof *sorted);
-    if (!sorted) return adamod__st_fail_memory(to);
+    if (!sorted) return adamod__st_fail_memory(path);
     memcpy(sorted, metadata, n * sizeof *sorted);
     adamod__st_sort(sorted, n, sizeof *sorted, adamod__st_compare_keys);
     const char *twice = NULL;
     for (size_t i = 1; i < n && !twice; i++)
         if (!adamod__st_compare_keys(&sorted[i - 1], &sorted[i])) twice = sorted[i].key;
     free(sorted);
-    return twice ? adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" appears twice",
+    return twice ? adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" appears twice",
                                    adamod__st_quote(twice).text)
                  : ADAMOD_OK;
 }
@@ -133,7 +134,7 @@ static void st_add_metadata(adamod__buffer *b, const adamod__st_pair *metadata, 
     adamod__buffer_text(b, "}");
 }
 
-static adamod_status st_make_header(const st_report *to, const adamod__st_pair *metadata, size_t n_metadata,
+static adamod_status st_make_header(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                     adamod__st_plan *plan) {
     adamod__buffer b = {0};
     uint64_t begin = 0;
@@ -151,9 +152,9 @@ static adamod_status st_make_header(const st_report *to, const adamod__st_pair *
     adamod__buffer_add(&b, "       ", (8 - b.n % 8) % 8);
     plan->header = b.text;
     plan->header_size = b.n;
-    if (b.failed) return adamod__st_fail_memory(to);
+    if (b.failed) return adamod__st_fail_memory(path);
     if (b.n - 8 > ADAMOD__ST_MAX_HEADER)
-        return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "the header would exceed the limit of %u bytes",
+        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "the header would exceed the limit of %u bytes",
                                ADAMOD__ST_MAX_HEADER);
     for (int i = 0; i < 8; i++) b.text[i] = (char)(unsigned char)((uint64_t)(b.n - 8) >> (8 * i) & 0xff);
     return ADAMOD_OK;
@@ -176,11 +177,10 @@ void adamod__st_plan_seal(adamod__st_plan *plan) {
 
 adamod_status adamod__st_plan_make(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                    const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out) {
-    st_report to = {path};
     *out = (adamod__st_plan){.n = n_tensors};
-    adamod_status status = st_check_metadata(&to, metadata, n_metadata);
-    if (status == ADAMOD_OK) status = st_order_tensors(&to, tensors, n_tensors, &out->order);
-    if (status == ADAMOD_OK) status = st_make_header(&to, metadata, n_metadata, out);
+    adamod_status status = st_check_metadata(path, metadata, n_metadata);
+    if (status == ADAMOD_OK) status = st_order_tensors(path, tensors, n_tensors, &out->order);
+    if (status == ADAMOD_OK) status = st_make_header(path, metadata, n_metadata, out);
     if (status != ADAMOD_OK) adamod__st_plan_free(out);
     return status;
 }
@@ -193,10 +193,10 @@ void adamod__st_plan_free(adamod__st_plan *plan) {
 
 /* ---- Writing: the file ------------------------------------------------------------------------------------------- */
 
-static adamod_status st_fail_output(const st_report *to, const adamod__output *out) {
+static adamod_status st_fail_output(const char *path, const adamod__output *out) {
     char reason[256];
     adamod__output_reason(out, reason, sizeof reason);
-    return adamod__st_fail(to, out->error == ENOMEM ? ADAMOD_ERROR_MEMORY : ADAMOD_ERROR_IO, "%s", reason);
+    return adamod__st_fail(path, out->error == ENOMEM ? ADAMOD_ERROR_MEMORY : ADAMOD_ERROR_IO, "%s", reason);
 }
 
 static int st_write_tensor(adamod__output *out, uint64_t at, const char *data, uint64_t bytes, uint32_t *sum) {
@@ -224,13 +224,13 @@ static int st_write_all(adamod__output *out, adamod__st_plan *plan) {
     return adamod__output_put(out, 0, plan->header, plan->header_size) ? -1 : adamod__output_commit(out);
 }
 
-static adamod_status st_check_data(const st_report *to, const adamod__st_tensor *tensors, size_t n) {
+static adamod_status st_check_data(const char *path, const adamod__st_tensor *tensors, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const adamod__st_tensor *t = &tensors[i];
         uint64_t bytes = 0;
         (void)adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes);
         if (bytes && !t->data)
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" has no data",
+            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" has no data",
                                    adamod__st_quote(t->name).text);
     }
     return ADAMOD_OK;
@@ -238,13 +238,12 @@ static adamod_status st_check_data(const st_report *to, const adamod__st_tensor 
 
 adamod_status adamod__st_write(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                const adamod__st_tensor *tensors, size_t n_tensors) {
-    st_report to = {path};
     adamod__output out;
     adamod__st_plan plan;
     ADAMOD__TRY(adamod__st_plan_make(path, metadata, n_metadata, tensors, n_tensors, &plan));
-    adamod_status status = st_check_data(&to, tensors, n_tensors);
+    adamod_status status = st_check_data(path, tensors, n_tensors);
     if (status == ADAMOD_OK) {
-        if (adamod__output_open(&out, path) || st_write_all(&out, &plan)) status = st_fail_output(&to, &out);
+        if (adamod__output_open(&out, path) || st_write_all(&out, &plan)) status = st_fail_output(path, &out);
         adamod__output_discard(&out);
     }
     adamod__st_plan_free(&plan);

@@ -19,13 +19,8 @@
 
 /* Rules, in the order of adamod_rule_name. */
 typedef enum rule_id {
-#define ADAMOD_RULE_NAME
-#define OPTION(id)
 #define RULE(name) RULE_##name,
-#include "rules/list.inc.h"
-#undef RULE
-#undef OPTION
-#undef ADAMOD_RULE_NAME
+#include "rules/names.inc.h"
     RULE_COUNT
 } rule_id;
 
@@ -63,6 +58,24 @@ typedef struct adamod__coef_f32 {
     ADAMOD_COEFS(ADAMOD_FIELD_F32)
     int flag;
 } adamod__coef_f32;
+
+/* Words of rules/, for C and CUDA. BOUND, in a formula after x.eta, sets x.step: to x.eta, or with the momental bound to the
+ * lesser of x.eta and its running average, which is the given state. */
+#define BOUND(state)                                                                                                   \
+    x.step = x.eta;                                                                                                    \
+    if (bounded) {                                                                                                     \
+        x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
+        x.step = LESSER(x.state, x.eta);                                                                               \
+    }
+/* The kernels of a rule with one formula: without the bound, and with it, for which bound_state has the average. */
+#define BOUNDABLE(name, states, bound_state)                                                                           \
+    KERNEL(name, states)                                                                                               \
+    BOUNDED(name##_bounded, name, states | bound_state)                                                                \
+    VARIANTS(name){VARIANT(name), VARIANT(name##_bounded)};
+/* The kernel of a rule with one formula and no bound. */
+#define ONLY_KERNEL(name, states)                                                                                      \
+    KERNEL(name, states)                                                                                               \
+    VARIANTS(name){VARIANT(name)};
 
 /* States of formulas: m, v, s, t, u. A rule may have more for its driver. */
 enum { KERNEL_STATES = 5 };

@@ -20,13 +20,8 @@ typedef enum option_id {
     OPT_BOUND,
     OPT_BETA3, /* of the bound */
 /* of one rule: in its file */
-#define ADAMOD_RULE_NAME
-#define RULE(name)
 #define OPTION(id) OPT_##id,
-#include "rules/list.inc.h"
-#undef OPTION
-#undef RULE
-#undef ADAMOD_RULE_NAME
+#include "rules/names.inc.h"
     /* shared by all rules */
     OPT_WEIGHT_DECAY,
     OPT_DECAY,

@@ -31,12 +31,12 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
             name, help, ADAMOD_CHOICE, value, 0, sizeof(choices) / sizeof *(choices)-2, 0, 0, choices, structural, 0   \
         }                                                                                                              \
     }
-/* Those that several rules have. */
+/* Options of several rules. */
 #define OPTION_LR(value) OPTION_REAL(LR, "lr", value, 0, INFINITY, 1, "learning rate")
 #define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
 #define OPTION_BETA1(value) OPTION_DECAY_RATE_OF(BETA1, "beta1", value, "decay of the average of gradients")
 #define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
-/* What is divided by where all gradients were zeros. */
+/* A number that is divided by where all gradients were zeros. */
 #define OPTION_DIVISOR(id, name, value, help)                                                                          \
     {                                                                                                                  \
         OPT_##id, { name, help, ADAMOD_REAL, value, 0, INFINITY, 1, 1, NULL, 0, 0 }                                    \
@@ -50,7 +50,7 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
                   "variant of the formula: where the bias corrections are")
 #define OPTION_BETA3                                                                                                   \
     OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the bound's average of learning rates; 0: no bound")
-/* Of rules that have a learning rate for each element. Their states have BOUND_STATE, their formulas BOUND. */
+/* For rules with a learning rate for each element. Their states have BOUND_STATE, their formulas BOUND. */
 #define OPTIONS_BOUND                                                                                                  \
     OPTION_CHOICE(BOUND, "bound", BOUND_NONE, adamod__bounds, 1,                                                       \
                   "momental: AdaMod's bound on each element's learning rate"),                                         \
@@ -63,23 +63,37 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 /* Exists where HAS_STATE says so. */
 #define OPTIONAL_STATE(place, ...)                                                                                     \
     { .index = place, .presence = ADAMOD_STATE_OPTIONAL, .name = __VA_ARGS__ }
-#define HAS_STATE(rule) static bool adamod__##rule##_has_state(const double *o, int ndim, const adamod_rule_state *s)
+#define HAS_STATE(rule)                                                                                                \
+    static bool adamod__##rule##_has_state(const double *o __attribute__((unused)), int ndim __attribute__((unused)),  \
+                                           const adamod_rule_state *s __attribute__((unused)))
 #define BOUND_STATE(place)                                                                                             \
     { .index = place, .presence = ADAMOD_STATE_WITH_BOUND, .name = "exp_avg_lr" }
 #define ADAM_STATES STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), BOUND_STATE(2)
 
-#define RULE_FIELDS(rule_name)                                                                                         \
-    .id = RULE_##rule_name, .options = adamod__##rule_name##_options,                                                  \
-    .n_options = sizeof adamod__##rule_name##_options / sizeof(option_spec), .states = adamod__##rule_name##_states,   \
-    .n_states = sizeof adamod__##rule_name##_states / sizeof(adamod_rule_state), .coefs = adamod__##rule_name##_coefs
-/* summary, year, source and what else is special about it, as fields of a rule. */
+/* Fields of a rule. */
+#define STATES(...)                                                                                                    \
+    .states = (const adamod_rule_state[]){__VA_ARGS__},                                                                \
+    .n_states = sizeof((const adamod_rule_state[]){__VA_ARGS__}) / sizeof(adamod_rule_state)
+#define OPTIONS(...)                                                                                                   \
+    .options = (const option_spec[]){__VA_ARGS__},                                                                     \
+    .n_options = sizeof((const option_spec[]){__VA_ARGS__}) / sizeof(option_spec)
+/* summary, year, source, STATES, OPTIONS and what else is special about the rule, as fields of it. */
 #define RULE_DEFINITION(rule_name, ...)                                                                                \
-    static const rule adamod__rule_##rule_name = {RULE_FIELDS(rule_name), .name = #rule_name, __VA_ARGS__}
+    static const rule adamod__rule_##rule_name = {                                                                     \
+        .id = RULE_##rule_name, .name = #rule_name, .coefs = adamod__##rule_name##_coefs, __VA_ARGS__}
+/* The same rule by another name, with other defaults. */
+#define RULE_ALIAS(alias, rule_name, ...)                                                                              \
+    static const rule adamod__rule_##alias = {.id = RULE_##rule_name,                                                  \
+                                              .name = #alias,                                                          \
+                                              .file_name = #rule_name,                                                 \
+                                              .coefs = adamod__##rule_name##_coefs,                                    \
+                                              __VA_ARGS__}
 #define RULE_DRIVER(rule_name) extern const rule_driver adamod__##rule_name##_driver
 
-/* Of rules with the driver sums.c. */
+/* Rules with the driver sums.c change their coefficients by the sums. */
 #define FINISH(rule)                                                                                                   \
-    static void adamod__##rule##_finish(const double *o, const double *sum, int64_t count, adamod__coef_f64 *c)
+    static void adamod__##rule##_finish(const double *o, const double *sum, int64_t count __attribute__((unused)),     \
+                                        adamod__coef_f64 *c)
 #define ADAMOD_RULE_FINISH
 #include "rules/list.inc.h"
 #undef ADAMOD_RULE_FINISH
@@ -91,13 +105,8 @@ RULE_DRIVER(sums);
 #undef ADAMOD_RULE_DESCRIPTION
 
 const rule *const adamod__rules[RULE_COUNT] = {
-#define ADAMOD_RULE_NAME
-#define OPTION(id)
 #define RULE(name) &adamod__rule_##name,
-#include "rules/list.inc.h"
-#undef RULE
-#undef OPTION
-#undef ADAMOD_RULE_NAME
+#include "rules/names.inc.h"
 };
 
 const char *adamod_rule_name(int index) { return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->name : NULL; }
@@ -146,6 +155,7 @@ const char *adamod__rule_alias(int index, const char **summary) {
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale,
                    adamod__coef_f64 *c) {
     *c = (adamod__coef_f64){0};
+    adamod__option_coefs(options, c);
     r->coefs(options, info, c);
     adamod__common_coefs(options, grad_scale, c);
 }

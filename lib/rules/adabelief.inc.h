@@ -21,18 +21,14 @@ FORMULA(adabelief) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(adabelief, M | VV)
-BOUNDED(adabelief_bounded, adabelief, M | VV | S)
-VARIANTS(adabelief){VARIANT(adabelief), VARIANT(adabelief_bounded)};
+BOUNDABLE(adabelief, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(adabelief) {
     const double t = (double)info->t, beta2 = o[OPT_BETA2];
-    const adamod__corrections x = adamod__decays_of(o, info, c);
+    const adamod__corrections x = adamod__corrections_of(o, info);
     const double rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 * t * pow(beta2, t) / x.second;
-    c->variant = adamod__bounded(o);
-    c->lr = o[OPT_LR];
     c->mscale = 1 / x.first;
     c->flag = o[OPT_RECTIFY] == 0 || rho_t >= 5;
     if (o[OPT_RECTIFY] == 0) {
@@ -44,19 +40,12 @@ COEFS(adabelief) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adabelief_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_var"),
-                                                             BOUND_STATE(2)};
-
-static const option_spec adamod__adabelief_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the average of squared surprises"),
-    OPTION_DIVISOR(EPS, "eps", 1e-16, "added to the divisor, and to the average in every update"),
-    OPTION_SWITCH(RECTIFY, "rectify", 1, 0, "1: early learning rates are rectified, as RAdam's"),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(adabelief, .summary = "divides by how far gradients were from their average", .year = 2020,
-                .source = "arXiv 2010.07468");
+                .source = "arXiv 2010.07468", STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_var"), BOUND_STATE(2)),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9),
+                        OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the average of squared surprises"),
+                        OPTION_DIVISOR(EPS, "eps", 1e-16, "added to the divisor, and to the average in every update"),
+                        OPTION_SWITCH(RECTIFY, "rectify", 1, 0, "1: early learning rates are rectified, as RAdam's"),
+                        OPTIONS_BOUND));
 
 #endif

@@ -19,8 +19,7 @@ FORMULA(adabound) {
     x.p = x.p - x.step * x.m;
     return x;
 }
-KERNEL(adabound, M | VV)
-VARIANTS(adabound){VARIANT(adabound)};
+ONLY_KERNEL(adabound, M | VV)
 
 FORMULA(amsbound) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -31,15 +30,15 @@ FORMULA(amsbound) {
     x.p = x.p - x.step * x.m;
     return x;
 }
-KERNEL(amsbound, M | VV | S)
-VARIANTS(amsbound){VARIANT(amsbound)};
+ONLY_KERNEL(amsbound, M | VV | S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(adabound) {
     const double t = (double)info->t, gamma = o[OPT_GAMMA];
     const double final = adamod__final_lr(o, info->base_lr);
-    adamod__published_moments(o, info, c);
+    const adamod__corrections x = adamod__corrections_of(o, info);
+    c->lr = o[OPT_LR] * sqrt(x.second) / x.first;
     c->low = final * (1 - 1 / (gamma * t + 1));
     c->high = gamma > 0 ? final * (1 + 1 / (gamma * t)) : INFINITY;
 }
@@ -48,23 +47,17 @@ COEFS(amsbound) { adamod__adabound_coefs(o, info, c); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adabound_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq")};
-
-static const adamod_rule_state adamod__amsbound_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"),
-                                                            STATE(2, "max_exp_avg_sq")};
-
-static const option_spec adamod__adabound_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_REAL(FINAL_LR, "final_lr", 0.1, 0, INFINITY, 1, "the learning rate of sgd that the bounds close in on"),
-    OPTION_REAL(GAMMA, "gamma", 1e-3, 0, 1, 1, "how fast the bounds close"),
-    OPTION_EPS(1e-8),
-};
-#define adamod__amsbound_options adamod__adabound_options
+#define ADABOUND_OPTIONS                                                                                               \
+    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999),                                                           \
+        OPTION_REAL(FINAL_LR, "final_lr", 0.1, 0, INFINITY, 1,                                                         \
+                    "the learning rate of sgd that the bounds close in on"),                                           \
+        OPTION_REAL(GAMMA, "gamma", 1e-3, 0, 1, 1, "how fast the bounds close"), OPTION_EPS(1e-8)
 
 RULE_DEFINITION(adabound, .summary = "Adam clipped to bounds that close in on sgd", .year = 2019,
-                .source = "arXiv 1902.09843");
-RULE_DEFINITION(amsbound, .summary = "AdaBound with the largest v so far", .year = 2019, .source = "arXiv 1902.09843");
+                .source = "arXiv 1902.09843", STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq")),
+                OPTIONS(ADABOUND_OPTIONS));
+RULE_DEFINITION(amsbound, .summary = "AdaBound with the largest v so far", .year = 2019, .source = "arXiv 1902.09843",
+                STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "max_exp_avg_sq")),
+                OPTIONS(ADABOUND_OPTIONS));
 
 #endif

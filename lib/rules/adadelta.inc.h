@@ -20,34 +20,22 @@ FORMULA(adadelta) {
     x.p = x.p - (bounded ? x.step * x.g : k->lr * delta);
     return x;
 }
-KERNEL(adadelta, VV | S)
-BOUNDED(adadelta_bounded, adadelta, VV | S | T)
-VARIANTS(adadelta){VARIANT(adadelta), VARIANT(adadelta_bounded)};
+BOUNDABLE(adadelta, VV | S, T)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(adadelta) {
-    (void)info;
-    c->lr = o[OPT_LR];
     c->eps = o[OPT_ROOT_EPS];
     c->beta2 = o[OPT_RHO];
     c->beta2c = 1 - o[OPT_RHO];
-    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adadelta_states[] = {STATE(1, "square_avg"), STATE(2, "acc_delta"),
-                                                            BOUND_STATE(3)};
-
-static const option_spec adamod__adadelta_options[] = {
-    OPTION_LR(1.0),
-    OPTION_DECAY_RATE_OF(RHO, "rho", 0.9, "decay of both averages"),
-    OPTION_DIVISOR(ROOT_EPS, "eps", 1e-6, "added to the divisor"),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(adadelta, .summary = "steps as large as past steps were, without a unit", .year = 2012,
-                .source = "arXiv 1212.5701", .l2_decay = true);
+                .source = "arXiv 1212.5701", .l2_decay = true,
+                STATES(STATE(1, "square_avg"), STATE(2, "acc_delta"), BOUND_STATE(3)),
+                OPTIONS(OPTION_LR(1.0), OPTION_DECAY_RATE_OF(RHO, "rho", 0.9, "decay of both averages"),
+                        OPTION_DIVISOR(ROOT_EPS, "eps", 1e-6, "added to the divisor"), OPTIONS_BOUND));
 
 #endif

@@ -5,6 +5,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(adafactor)
+DRIVER(adafactor)
 OPTION(EPS1)
 OPTION(EPS2)
 OPTION(CLIP_THRESHOLD)
@@ -34,8 +35,6 @@ VARIANTS(adafactor){VARIANT(adafactor), VARIANT(adafactor_momentum)};
 COEFS(adafactor) {
     const double t = (double)info->t, most = o[OPT_WARMUP_INIT] != 0 ? 1e-6 * t : 1e-2;
     c->lr = o[OPT_RELATIVE_STEP] != 0 ? fmin(most, 1 / sqrt(t)) : o[OPT_LR];
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
     c->beta2c = pow(t, -o[OPT_DECAY_RATE]);
     c->beta2 = 1 - c->beta2c;
     c->eps = o[OPT_EPS1];
@@ -44,41 +43,30 @@ COEFS(adafactor) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adafactor_states[] = {
-    OPTIONAL_STATE(0, "exp_avg"),
-    OPTIONAL_STATE(1, "exp_avg_sq_row", .shape = ADAMOD_SHAPE_ROWS),
-    OPTIONAL_STATE(2, "exp_avg_sq_col", .shape = ADAMOD_SHAPE_COLS),
-    OPTIONAL_STATE(1, "exp_avg_sq"),
-    BOUND_STATE(3),
-};
-
 HAS_STATE(adafactor) {
     if (s->index == 0) return o[OPT_BETA1] != 0;
     return (s->shape == ADAMOD_SHAPE_SAME) == (ndim < 2);
 }
 
-static const option_spec adamod__adafactor_options[] = {
-    OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 1, "learning rate; ignored while relative_step is 1"),
-    OPTION_STRUCTURAL_REAL(BETA1, "beta1", 0, 0, 1, 1, "decay of the average of updates; 0: none is kept"),
-    OPTION_DIVISOR(EPS1, "eps1", 1e-30, "added to squared gradients"),
-    OPTION_REAL(EPS2, "eps2", 1e-3, 0, INFINITY, 1,
-                "smallest root mean square of a parameter that scale_parameter uses"),
-    OPTION_REAL(CLIP_THRESHOLD, "clip_threshold", 1, 0, INFINITY, 0, "d: largest root mean square of an update"),
-    OPTION_REAL(DECAY_RATE, "decay_rate", 0.8, 0, INFINITY, 1, "c: beta2_t is 1 - t^-c"),
-    OPTION_SWITCH(RELATIVE_STEP, "relative_step", 1, 0, "1: the learning rate is min(0.01, 1 / sqrt(t))"),
-    OPTION_SWITCH(SCALE_PARAMETER, "scale_parameter", 1, 0,
-                  "1: multiply the learning rate by the parameter's root mean square"),
-    OPTION_SWITCH(WARMUP_INIT, "warmup_init", 0, 0, "1: relative_step starts at 1e-6 t"),
-    OPTIONS_BOUND,
-};
-
 RULE_DRIVER(adafactor);
-RULE_DEFINITION(adafactor, .summary = "Adam's v as the product of a row and a column, for matrices", .year = 2018,
-                .source = "arXiv 1804.04235", .driver = &adamod__adafactor_driver, .shaped = true,
-                .has_state = adamod__adafactor_has_state);
-
-#elif defined(ADAMOD_RULE_CUDA)
-
-CUDA_DRIVER(adafactor)
+RULE_DEFINITION(
+    adafactor, .summary = "Adam's v as the product of a row and a column, for matrices", .year = 2018,
+    .source = "arXiv 1804.04235", .driver = &adamod__adafactor_driver, .shaped = true,
+    .has_state = adamod__adafactor_has_state,
+    STATES(OPTIONAL_STATE(0, "exp_avg"), OPTIONAL_STATE(1, "exp_avg_sq_row", .shape = ADAMOD_SHAPE_ROWS),
+           OPTIONAL_STATE(2, "exp_avg_sq_col", .shape = ADAMOD_SHAPE_COLS), OPTIONAL_STATE(1, "exp_avg_sq"),
+           BOUND_STATE(3)),
+    OPTIONS(OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 1, "learning rate; ignored while relative_step is 1"),
+            OPTION_STRUCTURAL_REAL(BETA1, "beta1", 0, 0, 1, 1, "decay of the average of updates; 0: none is kept"),
+            OPTION_DIVISOR(EPS1, "eps1", 1e-30, "added to squared gradients"),
+            OPTION_REAL(EPS2, "eps2", 1e-3, 0, INFINITY, 1,
+                        "smallest root mean square of a parameter that scale_parameter uses"),
+            OPTION_REAL(CLIP_THRESHOLD, "clip_threshold", 1, 0, INFINITY, 0,
+                        "d: largest root mean square of an update"),
+            OPTION_REAL(DECAY_RATE, "decay_rate", 0.8, 0, INFINITY, 1, "c: beta2_t is 1 - t^-c"),
+            OPTION_SWITCH(RELATIVE_STEP, "relative_step", 1, 0, "1: the learning rate is min(0.01, 1 / sqrt(t))"),
+            OPTION_SWITCH(SCALE_PARAMETER, "scale_parameter", 1, 0,
+                          "1: multiply the learning rate by the parameter's root mean square"),
+            OPTION_SWITCH(WARMUP_INIT, "warmup_init", 0, 0, "1: relative_step starts at 1e-6 t"), OPTIONS_BOUND));
 
 #endif

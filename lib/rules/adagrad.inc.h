@@ -16,32 +16,21 @@ FORMULA(adagrad) {
     x.p = x.p - x.step * x.g;
     return x;
 }
-KERNEL(adagrad, VV)
-BOUNDED(adagrad_bounded, adagrad, VV | S)
-VARIANTS(adagrad){VARIANT(adagrad), VARIANT(adagrad_bounded)};
+BOUNDABLE(adagrad, VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(adagrad) {
-    c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY]);
-    c->eps = o[OPT_EPS];
-    c->variant = adamod__bounded(o);
-}
+COEFS(adagrad) { c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY]); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adagrad_states[] = {STATE(1, "sum", .begins = ADAMOD_BEGINS_AT_OPTION),
-                                                           BOUND_STATE(2)};
-
-static const option_spec adamod__adagrad_options[] = {
-    OPTION_LR(1e-2),
-    OPTION_REAL(LR_DECAY, "lr_decay", 0, 0, INFINITY, 1, "lr is divided by 1 + (t - 1) lr_decay"),
-    OPTION_STRUCTURAL_REAL(INITIAL, "initial", 0, 0, INFINITY, 1, "what the sum of squares starts from"),
-    OPTION_EPS(1e-10),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(adagrad, .summary = "divides by the root of the sum of all squared gradients", .year = 2011,
-                .source = "JMLR 12, 2121–2159", .l2_decay = true, .sparse = true);
+                .source = "JMLR 12, 2121–2159", .l2_decay = true, .sparse = true,
+                STATES(STATE(1, "sum", .begins = ADAMOD_BEGINS_AT_OPTION), BOUND_STATE(2)),
+                OPTIONS(OPTION_LR(1e-2),
+                        OPTION_REAL(LR_DECAY, "lr_decay", 0, 0, INFINITY, 1, "lr is divided by 1 + (t - 1) lr_decay"),
+                        OPTION_STRUCTURAL_REAL(INITIAL, "initial", 0, 0, INFINITY, 1,
+                                               "what the sum of squares starts from"),
+                        OPTION_EPS(1e-10), OPTIONS_BOUND));
 
 #endif

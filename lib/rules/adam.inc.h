@@ -26,20 +26,14 @@ FORMULA(amsgrad) {
     if (!bounded) x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
     return x;
 }
-KERNEL(amsgrad, M | VV | S)
-BOUNDED(amsgrad_bounded, amsgrad, M | VV | S | T)
-VARIANTS(amsgrad){VARIANT(amsgrad), VARIANT(amsgrad_bounded)};
+BOUNDABLE(amsgrad, M | VV | S, T)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(adam) {
-    adamod__moments(o, info, c);
-    c->variant = adamod__bounded(o);
-}
+COEFS(adam) { adamod__moments(o, info, c); }
 
 COEFS(amsgrad) {
     adamod__moments(o, info, c);
-    c->variant = adamod__bounded(o);
     if (o[OPT_BIAS_CORRECTION] == 0) {
         c->lr = o[OPT_LR];
         c->mscale = c->vscale = 1;
@@ -48,35 +42,20 @@ COEFS(amsgrad) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adam_states[] = {ADAM_STATES};
-
 #define ADAM_OPTIONS                                                                                                   \
     OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTION_FLAVOUR, OPTIONS_BOUND
-static const option_spec adamod__adam_options[] = {ADAM_OPTIONS};
 
 /* AdamW: Loshchilov and Hutter, arXiv 1711.05101, with PyTorch's weight_decay. */
-static const rule adamod__rule_adamw = {
-    RULE_FIELDS(adam),
-    .name = "adamw",
-    .file_name = "adam",
-    .summary = "adam with weight_decay 0.01, as in PyTorch",
-    .year = 2017,
-    .source = "arXiv 1711.05101",
-    .default_weight_decay = 0.01,
-    .q8 = true,
-};
-
+RULE_ALIAS(adamw, adam, .summary = "adam with weight_decay 0.01, as in PyTorch", .year = 2017,
+           .source = "arXiv 1711.05101", .default_weight_decay = 0.01, .q8 = true, STATES(ADAM_STATES),
+           OPTIONS(ADAM_OPTIONS));
 RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is AdamW", .year = 2014,
-                .source = "arXiv 1412.6980", .alias = &adamod__rule_adamw, .q8 = true);
+                .source = "arXiv 1412.6980", .alias = &adamod__rule_adamw, .q8 = true, STATES(ADAM_STATES),
+                OPTIONS(ADAM_OPTIONS));
 
-static const adamod_rule_state adamod__amsgrad_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"),
-                                                           STATE(2, "max_exp_avg_sq"), BOUND_STATE(3)};
-
-static const option_spec adamod__amsgrad_options[] = {
-    ADAM_OPTIONS,
-    OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it"),
-};
-
-RULE_DEFINITION(amsgrad, .summary = "Adam with the largest v so far", .year = 2018, .source = "arXiv 1904.09237");
+RULE_DEFINITION(amsgrad, .summary = "Adam with the largest v so far", .year = 2018, .source = "arXiv 1904.09237",
+                STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "max_exp_avg_sq"), BOUND_STATE(3)),
+                OPTIONS(ADAM_OPTIONS,
+                        OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it")));
 
 #endif

@@ -16,28 +16,18 @@ FORMULA(adamax) {
     x.p = x.p - x.step * x.m;
     return x;
 }
-KERNEL(adamax, M | VV)
-BOUNDED(adamax_bounded, adamax, M | VV | S)
-VARIANTS(adamax){VARIANT(adamax), VARIANT(adamax_bounded)};
+BOUNDABLE(adamax, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(adamax) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
-    c->lr = o[OPT_LR] / x.first;
-    c->variant = adamod__bounded(o);
-}
+COEFS(adamax) { c->lr = o[OPT_LR] / adamod__corrections_of(o, info).first; }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adamax_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_inf"), BOUND_STATE(2)};
-
-static const option_spec adamod__adamax_options[] = {
-    OPTION_LR(2e-3),  OPTION_BETA1(0.9), OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the largest gradient"),
-    OPTION_EPS(1e-8), OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(adamax, .summary = "Adam with the largest gradient in place of the root mean square", .year = 2014,
-                .source = "arXiv 1412.6980");
+                .source = "arXiv 1412.6980", STATES(STATE(0, "exp_avg"), STATE(1, "exp_inf"), BOUND_STATE(2)),
+                OPTIONS(OPTION_LR(2e-3), OPTION_BETA1(0.9),
+                        OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the largest gradient"), OPTION_EPS(1e-8),
+                        OPTIONS_BOUND));
 
 #endif

@@ -14,7 +14,7 @@ RULE(adamod)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
-/* Adam's, too, which is the same without the bound. */
+/* Adam has the same formula without the bound. */
 FORMULA(adam) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
@@ -32,19 +32,12 @@ COEFS(adamod) { adamod__moments(o, info, c); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adamod_states[] = {STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"),
-                                                          STATE(2, "exp_avg_lr")};
-
-static const option_spec adamod__adamod_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the average of learning rates; 0 is Adam"),
-    OPTION_EPS(1e-8),
-    OPTION_FLAVOUR,
-};
-
 RULE_DEFINITION(adamod, .summary = "Adam bounded by a running average of each element's learning rate", .year = 2019,
-                .source = "arXiv 1910.12249", .q8 = true);
+                .source = "arXiv 1910.12249", .q8 = true,
+                STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "exp_avg_lr")),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999),
+                        OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999,
+                                             "decay of the average of learning rates; 0 is Adam"),
+                        OPTION_EPS(1e-8), OPTION_FLAVOUR));
 
 #endif

@@ -23,39 +23,28 @@ FORMULA(adan) {
     x.p = x.p - x.step * (x.m * k->mscale + x.s * k->weight);
     return x;
 }
-KERNEL(adan, M | VV | S | T)
-BOUNDED(adan_bounded, adan, M | VV | S | T | U)
-VARIANTS(adan){VARIANT(adan), VARIANT(adan_bounded)};
+BOUNDABLE(adan, M | VV | S | T, U)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(adan) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
-    c->lr = o[OPT_LR];
-    c->mscale = 1 / x.first;
-    c->vscale = 1 / x.second;
+    adamod__moments(o, info, c);
     c->beta4 = o[OPT_BETA_DIFF];
     c->beta4c = 1 - o[OPT_BETA_DIFF];
     c->weight = o[OPT_BETA_DIFF] / (1 - pow(o[OPT_BETA_DIFF], (double)info->t));
     c->flag = info->t == 1;
-    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adan_states[] = {
-    STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "exp_avg_diff"), STATE(3, "neg_pre_grad"), BOUND_STATE(4)};
-
-static const option_spec adamod__adan_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.98),
-    OPTION_DECAY_RATE_OF(BETA_DIFF, "beta_diff", 0.92, "decay of the average of changes of gradients"),
-    OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of squares"),
-    OPTION_EPS(1e-8),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(adan, .summary = "Adam with an average of the changes of gradients", .year = 2022,
-                .source = "arXiv 2208.06677");
+                .source = "arXiv 2208.06677",
+                STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "exp_avg_diff"), STATE(3, "neg_pre_grad"),
+                       BOUND_STATE(4)),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.98),
+                        OPTION_DECAY_RATE_OF(BETA_DIFF, "beta_diff", 0.92,
+                                             "decay of the average of changes of gradients"),
+                        OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of squares"), OPTION_EPS(1e-8),
+                        OPTIONS_BOUND));
 
 #endif

@@ -9,6 +9,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(adashift)
+DRIVER(adashift)
 OPTION(WINDOW)
 OPTION(SPATIAL)
 
@@ -45,13 +46,9 @@ VARIANTS(adashift){VARIANT(adashift), VARIANT(adashift_max), VARIANT(adashift_bo
 COEFS(adashift) {
     const double n = o[OPT_WINDOW], beta1 = o[OPT_BETA1], t = (double)info->t;
     const double weights = beta1 < 1 ? (1 - pow(beta1, n)) / (1 - beta1) : n;
-    c->lr = o[OPT_LR];
-    c->eps = o[OPT_EPS];
     c->beta1 = beta1;
     c->beta1c = 1 / weights;
     c->low = pow(beta1, n) / weights;
-    c->beta2 = o[OPT_BETA2];
-    c->beta2c = 1 - o[OPT_BETA2];
     c->flag = t > n;
     c->vscale = c->flag ? 1 / (1 - pow(o[OPT_BETA2], t - n)) : 1;
     c->variant = o[OPT_SPATIAL] == SPATIAL_MAX ? 1 : 2 * adamod__bounded(o);
@@ -59,40 +56,26 @@ COEFS(adashift) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adashift_states[] = {
-    STATE(0, "exp_avg"),
-    OPTIONAL_STATE(1, "exp_avg_sq"),
-    OPTIONAL_STATE(1, "exp_avg_sq", .shape = ADAMOD_SHAPE_SCALAR),
-    STATE(2, "grad_queue", .shape = ADAMOD_SHAPE_QUEUE),
-    OPTIONAL_STATE(3, "exp_avg_lr"),
-    OPTIONAL_STATE(3, "exp_avg_lr", .shape = ADAMOD_SHAPE_SCALAR),
-};
-
 HAS_STATE(adashift) {
-    (void)ndim;
     const bool scalar = o[OPT_SPATIAL] == SPATIAL_MAX;
     return (s->shape == ADAMOD_SHAPE_SCALAR) == scalar && (s->index == 1 || adamod__bounded(o));
 }
 
 static const char *const adamod__spatials[] = {"max", "none", NULL};
-static const option_spec adamod__adashift_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_REAL(EPS, "eps", 1e-10, 0, INFINITY, 1, "added to the divisor; may be 0, as nothing moves where v is"),
-    OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: age in updates of the gradient in v"),
-    OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1,
-                  "v uses the array's largest squared gradient, or each element's own"),
-    OPTIONS_BOUND,
-};
-
 RULE_DRIVER(adashift);
 RULE_DEFINITION(adashift, .summary = "Adam with a gradient in v that is n updates old", .year = 2018,
                 .source = "arXiv 1810.00143", .driver = &adamod__adashift_driver,
-                .has_state = adamod__adashift_has_state);
-
-#elif defined(ADAMOD_RULE_CUDA)
-
-CUDA_DRIVER(adashift)
+                .has_state = adamod__adashift_has_state,
+                STATES(STATE(0, "exp_avg"), OPTIONAL_STATE(1, "exp_avg_sq"),
+                       OPTIONAL_STATE(1, "exp_avg_sq", .shape = ADAMOD_SHAPE_SCALAR),
+                       STATE(2, "grad_queue", .shape = ADAMOD_SHAPE_QUEUE), OPTIONAL_STATE(3, "exp_avg_lr"),
+                       OPTIONAL_STATE(3, "exp_avg_lr", .shape = ADAMOD_SHAPE_SCALAR)),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999),
+                        OPTION_REAL(EPS, "eps", 1e-10, 0, INFINITY, 1,
+                                    "added to the divisor; may be 0, as nothing moves where v is"),
+                        OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: age in updates of the gradient in v"),
+                        OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1,
+                                      "v uses the array's largest squared gradient, or each element's own"),
+                        OPTIONS_BOUND));
 
 #endif

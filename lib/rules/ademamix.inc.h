@@ -23,9 +23,7 @@ FORMULA(ademamix) {
     x.p = x.p - x.step * (x.m * k->mscale + k->weight * x.s);
     return x;
 }
-KERNEL(ademamix, M | VV | S)
-BOUNDED(ademamix_bounded, ademamix, M | VV | S | T)
-VARIANTS(ademamix){VARIANT(ademamix), VARIANT(ademamix_bounded)};
+BOUNDABLE(ademamix, M | VV | S, T)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -36,10 +34,7 @@ static ADAMOD__DEVICE double adamod__half_life(double beta) {
 
 COEFS(ademamix) {
     const double t = (double)info->t, mix = o[OPT_MIX_WARMUP], slow = o[OPT_SLOW_WARMUP];
-    const adamod__corrections x = adamod__decays_of(o, info, c);
-    c->lr = o[OPT_LR];
-    c->mscale = 1 / x.first;
-    c->vscale = 1 / x.second;
+    adamod__moments(o, info, c);
     c->weight = t < mix ? t / mix * o[OPT_MIX] : o[OPT_MIX];
     c->beta4 = o[OPT_BETA_SLOW];
     if (t < slow) {
@@ -49,28 +44,20 @@ COEFS(ademamix) {
         c->beta4 = pow(half, 1 / (life + 1));
     }
     c->beta4c = 1 - c->beta4;
-    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__ademamix_states[] = {STATE(0, "exp_avg_fast"), STATE(1, "exp_avg_sq"),
-                                                            STATE(2, "exp_avg_slow"), BOUND_STATE(3)};
-
-static const option_spec adamod__ademamix_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_DECAY_RATE_OF(BETA_SLOW, "beta_slow", 0.9999, "decay of the slow average of gradients"),
-    OPTION_REAL(MIX, "alpha", 2, 0, INFINITY, 1, "weight of the slow average"),
-    OPTION_INTEGER(MIX_WARMUP, "alpha_warmup", 0, 0, 9007199254740991, 0, "updates until alpha has grown from 0"),
-    OPTION_INTEGER(SLOW_WARMUP, "beta_slow_warmup", 0, 0, 9007199254740991, 0,
-                   "updates until beta_slow has grown from beta1"),
-    OPTION_EPS(1e-8),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(ademamix, .summary = "Adam with a second, slow average of gradients", .year = 2024,
-                .source = "arXiv 2409.03137");
+                .source = "arXiv 2409.03137",
+                STATES(STATE(0, "exp_avg_fast"), STATE(1, "exp_avg_sq"), STATE(2, "exp_avg_slow"), BOUND_STATE(3)),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999),
+                        OPTION_DECAY_RATE_OF(BETA_SLOW, "beta_slow", 0.9999, "decay of the slow average of gradients"),
+                        OPTION_REAL(MIX, "alpha", 2, 0, INFINITY, 1, "weight of the slow average"),
+                        OPTION_INTEGER(MIX_WARMUP, "alpha_warmup", 0, 0, 9007199254740991, 0,
+                                       "updates until alpha has grown from 0"),
+                        OPTION_INTEGER(SLOW_WARMUP, "beta_slow_warmup", 0, 0, 9007199254740991, 0,
+                                       "updates until beta_slow has grown from beta1"),
+                        OPTION_EPS(1e-8), OPTIONS_BOUND));
 
 #endif

@@ -29,19 +29,12 @@ FORMULA(adopt) {
     }
     return x;
 }
-KERNEL(adopt, M | VV)
-BOUNDED(adopt_bounded, adopt, M | VV | S)
-VARIANTS(adopt){VARIANT(adopt), VARIANT(adopt_bounded)};
+BOUNDABLE(adopt, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(adopt) {
     const int first = info->t == 1;
-    c->variant = adamod__bounded(o);
-    c->lr = o[OPT_LR];
-    c->eps = o[OPT_EPS];
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
     c->beta2 = first ? 0 : o[OPT_BETA2];
     c->beta2c = first ? 1 : 1 - o[OPT_BETA2];
     c->flag = !first;
@@ -53,18 +46,11 @@ COEFS(adopt) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__adopt_states[] = {ADAM_STATES};
-
-static const option_spec adamod__adopt_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.9999),
-    OPTION_DIVISOR(EPS, "eps", 1e-6, "the least divisor"),
-    OPTION_SWITCH(CLIP, "clip", 1, 0, "1: a normalized gradient is clipped to (t - 1)^0.25"),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(adopt, .summary = "Adam that divides by the v of the update before", .year = 2024,
-                .source = "arXiv 2411.02853");
+                .source = "arXiv 2411.02853", STATES(ADAM_STATES),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.9999),
+                        OPTION_DIVISOR(EPS, "eps", 1e-6, "the least divisor"),
+                        OPTION_SWITCH(CLIP, "clip", 1, 0, "1: a normalized gradient is clipped to (t - 1)^0.25"),
+                        OPTIONS_BOUND));
 
 #endif

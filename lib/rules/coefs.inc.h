@@ -1,34 +1,39 @@
 /* The coefficients that rules' formulas read, from the options and the number of the update. Included by rules.c and,
  * for the device, by kernels/cuda/prepare.cu. */
 #define COEFS(rule)                                                                                                    \
-    static ADAMOD__DEVICE void adamod__##rule##_coefs(const double *o, const step_info *info, adamod__coef_f64 *c)
+    static ADAMOD__DEVICE void adamod__##rule##_coefs(const double *o __attribute__((unused)),                         \
+                                                      const step_info *info __attribute__((unused)),                   \
+                                                      adamod__coef_f64 *c __attribute__((unused)))
 
-/* The moments' decays, and 1 - beta^t of each: pow is slow, on a device above all. */
-typedef struct adamod__corrections {
-    double first, second;
-} adamod__corrections;
-static ADAMOD__DEVICE adamod__corrections adamod__decays_of(const double *o, const step_info *info,
-                                                            adamod__coef_f64 *c) {
-    const double t = (double)info->t;
-    c->mscale = c->vscale = 1;
+/* 1 with the momental bound, else 0. */
+static ADAMOD__DEVICE int adamod__bounded(const double *o) { return o[OPT_BOUND] == BOUND_MOMENTAL; }
+
+/* What the coefficients are before COEFS: options of the same names, no bias corrections, and of BOUNDABLE's variants the
+ * one with the bound if it is set. Options that a rule does not have are 0. */
+static ADAMOD__DEVICE void adamod__option_coefs(const double *o, adamod__coef_f64 *c) {
+    c->lr = o[OPT_LR];
     c->eps = o[OPT_EPS];
     c->beta1 = o[OPT_BETA1];
     c->beta1c = 1 - o[OPT_BETA1];
     c->beta2 = o[OPT_BETA2];
     c->beta2c = 1 - o[OPT_BETA2];
+    c->mscale = c->vscale = 1;
+    c->variant = adamod__bounded(o);
+}
+
+/* 1 - beta^t of both moments. */
+typedef struct adamod__corrections {
+    double first, second;
+} adamod__corrections;
+static ADAMOD__DEVICE adamod__corrections adamod__corrections_of(const double *o, const step_info *info) {
+    const double t = (double)info->t;
     const adamod__corrections x = {1 - pow(o[OPT_BETA1], t), 1 - pow(o[OPT_BETA2], t)};
     return x;
 }
 
-/* lr, the moments' decays and corrections, with both corrections moved into lr as published packages do. */
-static ADAMOD__DEVICE void adamod__published_moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
-    c->lr = o[OPT_LR] * sqrt(x.second) / x.first;
-}
-
-/* The same in the flavour that is set; rules without the option have paper. */
+/* Bias corrections in the flavour that is set; rules without the option have paper. */
 static ADAMOD__DEVICE void adamod__moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
+    const adamod__corrections x = adamod__corrections_of(o, info);
     if (o[OPT_FLAVOUR] == FLAVOUR_PUBLISHED) {
         c->lr = o[OPT_LR] * sqrt(x.second) / x.first;
     } else if (o[OPT_FLAVOUR] == FLAVOUR_KERAS || o[OPT_FLAVOUR] == FLAVOUR_ADAMD) {
@@ -37,12 +42,8 @@ static ADAMOD__DEVICE void adamod__moments(const double *o, const step_info *inf
     } else {
         c->mscale = 1 / x.first;
         c->vscale = 1 / x.second;
-        c->lr = o[OPT_LR];
     }
 }
-
-/* 1 with the momental bound, else 0: variants with it stand behind those without. */
-static ADAMOD__DEVICE int adamod__bounded(const double *o) { return o[OPT_BOUND] == BOUND_MOMENTAL; }
 
 /* How much of the parameter decoupled or independent decay takes. */
 static ADAMOD__DEVICE double adamod__decay_of(const double *o) {
@@ -55,7 +56,7 @@ static ADAMOD__DEVICE double adamod__final_lr(const double *o, double base_lr) {
     return base_lr > 0 ? o[OPT_FINAL_LR] * o[OPT_LR] / base_lr : o[OPT_FINAL_LR];
 }
 
-/* Of an element whose gradients were all zeros, with the largest bias correction; 0: there is no eps. */
+/* The learning rate of an element whose gradients were all zeros, with the largest bias correction; 0 without eps. */
 static ADAMOD__DEVICE double adamod__rate_of_zeros(const double *o) {
     return o[OPT_EPS] > 0 ? o[OPT_LR] / (1 - o[OPT_BETA1]) / o[OPT_EPS] : 0;
 }
@@ -77,7 +78,7 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
     enum { DIRECT = 64 };
     double sum = 0;
     for (int64_t k = 1; k <= t && k <= DIRECT; k++) {
-        /* Of a base it knows, clang makes another function, exp2 of 2, which may round otherwise. */
+        /* clang replaces pow of a known base by another function, exp2 for 2, which may round otherwise. */
         const volatile double base = (double)k;
         sum += pow(base, -gamma);
     }
@@ -104,7 +105,7 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
 #undef ADAMOD_RULE_COEFS
 #undef COEFS
 
-/* Those that every rule has. grad_scale holds the clipping of the global norm, too. */
+/* The coefficients that every rule has. grad_scale includes the clipping of the global norm. */
 static ADAMOD__DEVICE void adamod__common_coefs(const double *o, double grad_scale, adamod__coef_f64 *c) {
     c->beta3 = o[OPT_BETA3];
     c->beta3c = 1 - o[OPT_BETA3];

@@ -9,6 +9,8 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(lamb)
+DRIVER(lamb)
+SUMS(lamb)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
@@ -23,56 +25,32 @@ FORMULA(lamb) {
     x.p = x.p - k->weight * u;
     return x;
 }
-KERNEL(lamb, M | VV)
-BOUNDED(lamb_bounded, lamb, M | VV | S)
-VARIANTS(lamb){VARIANT(lamb), VARIANT(lamb_bounded)};
+BOUNDABLE(lamb, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(lamb) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
-    if (o[OPT_BIAS_CORRECTION] != 0) {
-        c->mscale = 1 / x.first;
-        c->vscale = 1 / x.second;
-    }
-    c->lr = o[OPT_LR];
+    if (o[OPT_BIAS_CORRECTION] != 0) adamod__moments(o, info, c);
     c->low = adamod__decay_of(o);
     c->high = o[OPT_LR] > 1 ? 1 / o[OPT_LR] : 1; /* or squares might overflow */
     c->decays = 1;
     c->weight = 1;
-    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_FINISH)
 
 FINISH(lamb) {
-    (void)count;
     c->weight = sum[0] > 0 && sum[1] > 0 ? fmin(o[OPT_LR], 1.0) * sqrt(sum[1]) / sqrt(sum[0]) : 1;
     if (!(sum[0] + sum[1] < INFINITY)) c->weight = sum[0] + sum[1]; /* a NaN, too: the array shows it */
 }
 
-#elif defined(ADAMOD_RULE_SUMS)
-
-FINISH(lamb)
-
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__lamb_states[] = {ADAM_STATES};
-
-static const option_spec adamod__lamb_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_EPS(1e-6),
-    OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: averages are not corrected"),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(lamb, .summary = "Adam whose steps are as long as lr times the array", .year = 2019,
-                .source = "arXiv 1904.00962", .driver = &adamod__sums_driver, .finish = adamod__lamb_finish);
-
-#elif defined(ADAMOD_RULE_CUDA)
-
-CUDA_DRIVER(lamb)
+                .source = "arXiv 1904.00962", .driver = &adamod__sums_driver, .finish = adamod__lamb_finish,
+                STATES(ADAM_STATES),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-6),
+                        OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: averages are not corrected"),
+                        OPTIONS_BOUND));
 
 #endif

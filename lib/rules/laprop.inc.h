@@ -16,26 +16,16 @@ FORMULA(laprop) {
     x.p = x.p - x.m * k->mscale;
     return x;
 }
-KERNEL(laprop, M | VV)
-BOUNDED(laprop_bounded, laprop, M | VV | S)
-VARIANTS(laprop){VARIANT(laprop), VARIANT(laprop_bounded)};
+BOUNDABLE(laprop, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(laprop) {
-    adamod__moments(o, info, c);
-    c->variant = adamod__bounded(o);
-}
+COEFS(laprop) { adamod__moments(o, info, c); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__laprop_states[] = {ADAM_STATES};
-
-static const option_spec adamod__laprop_options[] = {
-    OPTION_LR(4e-4), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-15), OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(laprop, .summary = "momentum of gradients that were divided first", .year = 2020,
-                .source = "arXiv 2002.04839");
+                .source = "arXiv 2002.04839", STATES(ADAM_STATES),
+                OPTIONS(OPTION_LR(4e-4), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-15), OPTIONS_BOUND));
 
 #endif

@@ -16,31 +16,18 @@ FORMULA(lion) {
     x.p = x.p - (WHERE_POSITIVE(c, x.step) - WHERE_POSITIVE(-c, x.step) + (c - c));
     return x;
 }
-KERNEL(lion, M | Q8)
-VARIANTS(lion){VARIANT(lion)};
+ONLY_KERNEL(lion, M | Q8)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(lion) {
-    (void)info;
-    c->lr = o[OPT_LR];
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
-    c->beta2 = o[OPT_BETA2];
-    c->beta2c = 1 - o[OPT_BETA2];
-}
+COEFS(lion) {}
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__lion_states[] = {STATE(0, "exp_avg")};
-
-static const option_spec adamod__lion_options[] = {
-    OPTION_LR(1e-4),
-    OPTION_DECAY_RATE_OF(BETA1, "beta1", 0.9, "weight of the average in the step's sign"),
-    OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of gradients"),
-};
-
 RULE_DEFINITION(lion, .summary = "the sign of an average of gradients", .year = 2023, .source = "arXiv 2302.06675",
-                .q8 = true, .uncounted = true);
+                .q8 = true, .uncounted = true, STATES(STATE(0, "exp_avg")),
+                OPTIONS(OPTION_LR(1e-4),
+                        OPTION_DECAY_RATE_OF(BETA1, "beta1", 0.9, "weight of the average in the step's sign"),
+                        OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of gradients")));
 
 #endif

@@ -1,13 +1,11 @@
 /* Every rule's file, in the order in which rules are listed. A new rule is its file and a line here.
  *
  * The includer says which section of the files it wants:
- *   ADAMOD_RULE_NAME          RULE(name) for each rule of the file; OPTION(ID) for each option that no other file has
+ *   ADAMOD_RULE_NAME          its rules, and the options that no other file has: include names.inc.h for it
  *   ADAMOD_RULE_FORMULAS      the formulas: compiled for each instruction set and type, and for CUDA
  *   ADAMOD_RULE_COEFS         the coefficients that formulas read: in C, and for CUDA
  *   ADAMOD_RULE_DESCRIPTION   states, options, what else is special about the rule: in C
- *   ADAMOD_RULE_CUDA          CUDA_DRIVER(name) for each rule that has a driver there
- *   ADAMOD_RULE_FINISH        FINISH(name) { ... } of rules with the driver sums.c: in C, and for CUDA
- *   ADAMOD_RULE_SUMS          FINISH(name) for each of them */
+ *   ADAMOD_RULE_FINISH        FINISH(name) { ... } of rules with the driver sums.c: in C, and for CUDA */
 #include "rules/adamod.inc.h"
 #include "rules/adam.inc.h"
 #include "rules/sgd.inc.h"

@@ -9,6 +9,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(muon)
+DRIVER(muon)
 OPTION(NS_STEPS)
 OPTION(NS_A)
 OPTION(NS_B)
@@ -31,7 +32,7 @@ FORMULA(muon_adamw) {
 }
 KERNEL(muon_adamw, M | VV)
 
-/* What is to be made orthogonal; p is where it goes. */
+/* Stores the matrix to be made orthogonal in p. */
 FORMULA(muon_momentum) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
     x.p = k->flag ? k->beta1c * x.g + k->beta1 * x.m : x.m;
@@ -51,7 +52,7 @@ VARIANTS(muon){VARIANT(muon_adamw), VARIANT(muon_momentum), VARIANT(muon_step)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-/* What lr is multiplied by: see torch.optim.Muon. */
+/* The factor of lr: see torch.optim.Muon. */
 static ADAMOD__DEVICE double adamod__muon_adjustment(const double *o, const step_info *info) {
     const double rows = (double)info->first, cols = (double)(info->count / info->first);
     if (o[OPT_ADJUST_LR] == ADJUST_MATCH_RMS_ADAMW) return 0.2 * sqrt(fmax(rows, cols));
@@ -70,9 +71,7 @@ COEFS(muon) {
         c->low = adamod__decay_of(o);
         return;
     }
-    const adamod__corrections x = adamod__decays_of(o, info, c);
-    c->mscale = 1 / x.first;
-    c->vscale = 1 / x.second;
+    adamod__moments(o, info, c);
     c->eps = o[OPT_ADAMW_EPS];
     c->lr = o[OPT_ADAMW_LR] * (info->base_lr > 0 ? o[OPT_LR] / info->base_lr : 1); /* it follows the schedule of lr */
     c->low = o[OPT_DECAY] == DECAY_DECOUPLED ? c->lr * o[OPT_WEIGHT_DECAY] : adamod__decay_of(o);
@@ -80,44 +79,31 @@ COEFS(muon) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__muon_states[] = {
-    OPTIONAL_STATE(0, "momentum_buffer"),
-    OPTIONAL_STATE(0, "exp_avg"),
-    OPTIONAL_STATE(1, "exp_avg_sq"),
-};
-
 HAS_STATE(muon) {
     const bool orthogonal = ndim >= 2 && o[OPT_USE_MUON] != 0;
-    return (s == adamod__muon_states) == orthogonal;
+    return (strcmp(s->name, "momentum_buffer") == 0) == orthogonal;
 }
 
 static const char *const adamod__adjustments[] = {"original", "match_rms_adamw", "spectral_unclamped", NULL};
 
-static const option_spec adamod__muon_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_DECAY_RATE_OF(MOMENTUM, "momentum", 0.95, "mu: decay of the average of gradients"),
-    OPTION_SWITCH(NESTEROV, "nesterov", 1, 0, "1: Nesterov's momentum"),
-    OPTION_INTEGER(NS_STEPS, "ns_steps", 5, 0, 99, 0, "Newton-Schulz iterations"),
-    OPTION_REAL(NS_A, "ns_a", 3.4445, -10, 10, 0, "a of X = a X + (b A + c A^2) X"),
-    OPTION_REAL(NS_B, "ns_b", -4.775, -10, 10, 0, "b"),
-    OPTION_REAL(NS_C, "ns_c", 2.0315, -10, 10, 0, "c"),
-    OPTION_REAL(NS_EPS, "eps", 1e-7, 1e-30, 1e30, 0, "smallest norm that a matrix is divided by"),
-    OPTION_CHOICE(ADJUST_LR, "adjust_lr", ADJUST_ORIGINAL, adamod__adjustments, 0,
-                  "factor of lr: sqrt(max(1, rows / cols)); 0.2 sqrt(max(rows, cols)); sqrt(rows / cols)"),
-    OPTION_SWITCH(USE_MUON, "use_muon", 1, 1, "0: AdamW for matrices, too"),
-    OPTION_REAL(ADAMW_LR, "adamw_lr", 3e-4, 0, 1e9, 0, "learning rate of arrays that AdamW updates"),
-    OPTION_DECAY_RATE_OF(BETA1, "adamw_beta1", 0.9, "AdamW's decay of the average of gradients"),
-    OPTION_DECAY_RATE_OF(BETA2, "adamw_beta2", 0.95, "AdamW's decay of the average of squared gradients"),
-    OPTION_REAL(ADAMW_EPS, "adamw_eps", 1e-10, 1e-28, 1e9, 0, "AdamW's eps, added to its divisor"),
-};
-
 RULE_DRIVER(muon);
-RULE_DEFINITION(muon, .summary = "momentum made orthogonal, for matrices; AdamW for other arrays", .year = 2024,
-                .source = "kellerjordan.github.io/posts/muon", .driver = &adamod__muon_driver, .shaped = true,
-                .has_state = adamod__muon_has_state);
-
-#elif defined(ADAMOD_RULE_CUDA)
-
-CUDA_DRIVER(muon)
+RULE_DEFINITION(
+    muon, .summary = "momentum made orthogonal, for matrices; AdamW for other arrays", .year = 2024,
+    .source = "kellerjordan.github.io/posts/muon", .driver = &adamod__muon_driver, .shaped = true,
+    .has_state = adamod__muon_has_state,
+    STATES(OPTIONAL_STATE(0, "momentum_buffer"), OPTIONAL_STATE(0, "exp_avg"), OPTIONAL_STATE(1, "exp_avg_sq")),
+    OPTIONS(OPTION_LR(1e-3), OPTION_DECAY_RATE_OF(MOMENTUM, "momentum", 0.95, "mu: decay of the average of gradients"),
+            OPTION_SWITCH(NESTEROV, "nesterov", 1, 0, "1: Nesterov's momentum"),
+            OPTION_INTEGER(NS_STEPS, "ns_steps", 5, 0, 99, 0, "Newton-Schulz iterations"),
+            OPTION_REAL(NS_A, "ns_a", 3.4445, -10, 10, 0, "a of X = a X + (b A + c A^2) X"),
+            OPTION_REAL(NS_B, "ns_b", -4.775, -10, 10, 0, "b"), OPTION_REAL(NS_C, "ns_c", 2.0315, -10, 10, 0, "c"),
+            OPTION_REAL(NS_EPS, "eps", 1e-7, 1e-30, 1e30, 0, "smallest norm that a matrix is divided by"),
+            OPTION_CHOICE(ADJUST_LR, "adjust_lr", ADJUST_ORIGINAL, adamod__adjustments, 0,
+                          "factor of lr: sqrt(max(1, rows / cols)); 0.2 sqrt(max(rows, cols)); sqrt(rows / cols)"),
+            OPTION_SWITCH(USE_MUON, "use_muon", 1, 1, "0: AdamW for matrices, too"),
+            OPTION_REAL(ADAMW_LR, "adamw_lr", 3e-4, 0, 1e9, 0, "learning rate of arrays that AdamW updates"),
+            OPTION_DECAY_RATE_OF(BETA1, "adamw_beta1", 0.9, "AdamW's decay of the average of gradients"),
+            OPTION_DECAY_RATE_OF(BETA2, "adamw_beta2", 0.95, "AdamW's decay of the average of squared gradients"),
+            OPTION_REAL(ADAMW_EPS, "adamw_eps", 1e-10, 1e-28, 1e9, 0, "AdamW's eps, added to its divisor")));
 
 #endif

@@ -18,41 +18,31 @@ FORMULA(nadam) {
     x.p = x.p - x.step * (x.g * k->low + x.m * k->high);
     return x;
 }
-KERNEL(nadam, M | VV)
-BOUNDED(nadam_bounded, nadam, M | VV | S)
-VARIANTS(nadam){VARIANT(nadam), VARIANT(nadam_bounded)};
+BOUNDABLE(nadam, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(nadam) {
     const double beta1 = o[OPT_BETA1], psi = o[OPT_MOMENTUM_DECAY], t = (double)info->t;
-    const adamod__corrections x = adamod__decays_of(o, info, c);
+    const adamod__corrections x = adamod__corrections_of(o, info);
     const double mu = beta1 * (1 - pow(0.96, t * psi) / 2), next = beta1 * (1 - pow(0.96, (t + 1) * psi) / 2);
     /* once it is that small, 1 less it is 1 */
     double product = 1;
     for (int64_t i = 1; i <= info->t && product > 1e-20; i++) {
         product *= beta1 * (1 - pow(0.96, (double)i * psi) / 2);
     }
-    c->lr = o[OPT_LR];
     c->vscale = 1 / x.second;
     c->low = (1 - mu) / (1 - product);
     c->high = next / (1 - product * next);
-    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__nadam_states[] = {ADAM_STATES};
-
-static const option_spec adamod__nadam_options[] = {
-    OPTION_LR(2e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_EPS(1e-8),
-    OPTION_REAL(MOMENTUM_DECAY, "momentum_decay", 4e-3, 0, INFINITY, 1, "psi: how fast the momentum grows to beta1"),
-    OPTIONS_BOUND,
-};
-
-RULE_DEFINITION(nadam, .summary = "Adam with Nesterov's momentum", .year = 2016, .source = "Dozat, ICLR workshop");
+RULE_DEFINITION(nadam, .summary = "Adam with Nesterov's momentum", .year = 2016, .source = "Dozat, ICLR workshop",
+                STATES(ADAM_STATES),
+                OPTIONS(OPTION_LR(2e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8),
+                        OPTION_REAL(MOMENTUM_DECAY, "momentum_decay", 4e-3, 0, INFINITY, 1,
+                                    "psi: how fast the momentum grows to beta1"),
+                        OPTIONS_BOUND));
 
 #endif

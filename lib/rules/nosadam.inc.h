@@ -17,38 +17,26 @@ FORMULA(nosadam) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(nosadam, M | VV)
-BOUNDED(nosadam_bounded, nosadam, M | VV | S)
-VARIANTS(nosadam){VARIANT(nosadam), VARIANT(nosadam_bounded)};
+BOUNDABLE(nosadam, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(nosadam) {
     const double weight = pow((double)info->t, -o[OPT_GAMMA]);
-    c->lr = o[OPT_LR];
-    c->eps = o[OPT_EPS];
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
     c->beta2c = weight / adamod__power_sum(info->t, o[OPT_GAMMA]);
     c->beta2 = 1 - c->beta2c;
-    c->variant = adamod__bounded(o);
     c->mscale = o[OPT_BIAS_CORRECTION] != 0 ? 1 / (1 - pow(o[OPT_BETA1], (double)info->t)) : 1;
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__nosadam_states[] = {ADAM_STATES};
-
-static const option_spec adamod__nosadam_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_REAL(GAMMA, "gamma", 0.1, 0, 10, 0, "update k weighs k^-gamma in v: more of the past than Adam"),
-    OPTION_EPS(1e-8),
-    OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: m is not corrected, as the paper writes it"),
-    OPTIONS_BOUND,
-};
-
-RULE_DEFINITION(nosadam, .summary = "Adam that weighs past gradients more than new ones in v", .year = 2018,
-                .source = "arXiv 1805.07557");
+RULE_DEFINITION(
+    nosadam, .summary = "Adam that weighs past gradients more than new ones in v", .year = 2018,
+    .source = "arXiv 1805.07557", STATES(ADAM_STATES),
+    OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9),
+            OPTION_REAL(GAMMA, "gamma", 0.1, 0, 10, 0, "update k weighs k^-gamma in v: more of the past than Adam"),
+            OPTION_EPS(1e-8),
+            OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: m is not corrected, as the paper writes it"),
+            OPTIONS_BOUND));
 
 #endif

@@ -15,6 +15,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(prodigy)
+DRIVER(prodigy)
 OPTION(D0)
 OPTION(D_COEF)
 OPTION(GROWTH_RATE)
@@ -37,22 +38,19 @@ FORMULA(prodigy) {
     x.step = k->flag & SUMS_FLAG ? along : x.step;
     return x;
 }
-KERNEL(prodigy, M | VV | S | T)
-BOUNDED(prodigy_bounded, prodigy, M | VV | S | T | U)
-VARIANTS(prodigy){VARIANT(prodigy), VARIANT(prodigy_bounded)};
+BOUNDABLE(prodigy, M | VV | S | T, U)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 /* As if d were 1 and d0, too: see ../prodigy.h. */
 COEFS(prodigy) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
+    const adamod__corrections x = adamod__corrections_of(o, info);
     const double corrected = o[OPT_BIAS_CORRECTION] != 0 ? sqrt(x.second) / x.first : 1;
     c->lr = o[OPT_LR] * corrected;
     c->beta4 = o[OPT_BETA_D] > 0 ? o[OPT_BETA_D] : sqrt(o[OPT_BETA2]);
     c->low = adamod__decay_of(o) * (o[OPT_DECAY] == DECAY_DECOUPLED ? corrected : 1);
     c->decays = 1;
     c->flag = info->t == 1;
-    c->variant = adamod__bounded(o);
     c->weight = 1;
     if (o[OPT_LR] == 0) {
         c->beta1 = c->beta2 = c->beta4 = 1;
@@ -62,37 +60,23 @@ COEFS(prodigy) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__prodigy_states[] = {
-    STATE(0, "exp_avg"),
-    STATE(1, "exp_avg_sq"),
-    STATE(2, "s"),
-    STATE(3, "p0", .begins = ADAMOD_BEGINS_AS_PARAM),
-    BOUND_STATE(4),
-    STATE(5, "d", .shape = ADAMOD_SHAPE_SCALAR),
-    STATE(6, "d_max", .shape = ADAMOD_SHAPE_SCALAR),
-    STATE(7, "d_numerator", .shape = ADAMOD_SHAPE_SCALAR),
-};
-
-static const option_spec adamod__prodigy_options[] = {
-    OPTION_REAL(LR, "lr", 1, 0, INFINITY, 1, "factor of d in the learning rate; the authors advise 1"),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_REAL(BETA_D, "beta_d", 0, 0, 1, 1, "decay of the sums that d is estimated from; 0: the root of beta2"),
-    OPTION_EPS(1e-8),
-    OPTION_REAL(D0, "d0", 1e-6, 1e-15, 1e6, 0, "initial d"),
-    OPTION_REAL(D_COEF, "d_coef", 1, 1e-6, 1e6, 0, "factor of the estimate d; tune this rather than lr"),
-    OPTION_REAL(GROWTH_RATE, "growth_rate", INFINITY, 1, INFINITY, 0, "d grows by at most this factor in an update"),
-    OPTION_SWITCH(BIAS_CORRECTION, "use_bias_correction", 0, 0, "1: Adam's correction of averages"),
-    OPTION_SWITCH(SAFEGUARD_WARMUP, "safeguard_warmup", 0, 0, "1: leave lr out of the denominator of d's estimate"),
-    OPTIONS_BOUND,
-};
-
 RULE_DRIVER(prodigy);
-RULE_DEFINITION(prodigy, .summary = "Adam that estimates its learning rate from how far it has come", .year = 2023,
-                .source = "arXiv 2306.06101", .driver = &adamod__prodigy_driver, .couples_arrays = true);
-
-#elif defined(ADAMOD_RULE_CUDA)
-
-CUDA_DRIVER(prodigy)
+RULE_DEFINITION(
+    prodigy, .summary = "Adam that estimates its learning rate from how far it has come", .year = 2023,
+    .source = "arXiv 2306.06101", .driver = &adamod__prodigy_driver, .couples_arrays = true,
+    STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "s"), STATE(3, "p0", .begins = ADAMOD_BEGINS_AS_PARAM),
+           BOUND_STATE(4), STATE(5, "d", .shape = ADAMOD_SHAPE_SCALAR), STATE(6, "d_max", .shape = ADAMOD_SHAPE_SCALAR),
+           STATE(7, "d_numerator", .shape = ADAMOD_SHAPE_SCALAR)),
+    OPTIONS(
+        OPTION_REAL(LR, "lr", 1, 0, INFINITY, 1, "factor of d in the learning rate; the authors advise 1"),
+        OPTION_BETA1(0.9), OPTION_BETA2(0.999),
+        OPTION_REAL(BETA_D, "beta_d", 0, 0, 1, 1, "decay of the sums that d is estimated from; 0: the root of beta2"),
+        OPTION_EPS(1e-8), OPTION_REAL(D0, "d0", 1e-6, 1e-15, 1e6, 0, "initial d"),
+        OPTION_REAL(D_COEF, "d_coef", 1, 1e-6, 1e6, 0, "factor of the estimate d; tune this rather than lr"),
+        OPTION_REAL(GROWTH_RATE, "growth_rate", INFINITY, 1, INFINITY, 0,
+                    "d grows by at most this factor in an update"),
+        OPTION_SWITCH(BIAS_CORRECTION, "use_bias_correction", 0, 0, "1: Adam's correction of averages"),
+        OPTION_SWITCH(SAFEGUARD_WARMUP, "safeguard_warmup", 0, 0, "1: leave lr out of the denominator of d's estimate"),
+        OPTIONS_BOUND));
 
 #endif

@@ -18,9 +18,7 @@ FORMULA(radam) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(radam, M | VV)
-BOUNDED(radam_bounded, radam, M | VV | S)
-VARIANTS(radam){VARIANT(radam), VARIANT(radam_bounded)};
+BOUNDABLE(radam, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -28,7 +26,6 @@ COEFS(radam) {
     const double t = (double)info->t, beta2 = o[OPT_BETA2], correction = 1 - pow(beta2, t);
     const double rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 * t * pow(beta2, t) / correction;
     adamod__moments(o, info, c);
-    c->variant = adamod__bounded(o);
     c->flag = rho_t > 5;
     if (c->flag) {
         c->lr = o[OPT_LR] * sqrt(correction) * sqrt((rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
@@ -37,13 +34,8 @@ COEFS(radam) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__radam_states[] = {ADAM_STATES};
-
-static const option_spec adamod__radam_options[] = {
-    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(radam, .summary = "Adam whose early learning rates are rectified by their variance", .year = 2019,
-                .source = "arXiv 1908.03265");
+                .source = "arXiv 1908.03265", STATES(ADAM_STATES),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND));
 
 #endif

@@ -71,9 +71,6 @@ VARIANTS(rmsprop){VARIANT(rmsprop),
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(rmsprop) {
-    (void)info;
-    c->lr = o[OPT_LR];
-    c->eps = o[OPT_EPS];
     c->beta1 = o[OPT_MOMENTUM];
     c->beta2 = o[OPT_ALPHA];
     c->beta2c = 1 - o[OPT_ALPHA];
@@ -82,24 +79,15 @@ COEFS(rmsprop) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__rmsprop_states[] = {OPTIONAL_STATE(0, "momentum_buffer"), STATE(1, "square_avg"),
-                                                           OPTIONAL_STATE(2, "grad_avg"), BOUND_STATE(3)};
+HAS_STATE(rmsprop) { return o[s->index == 0 ? OPT_MOMENTUM : OPT_CENTERED] != 0; }
 
-HAS_STATE(rmsprop) {
-    (void)ndim;
-    return o[s->index == 0 ? OPT_MOMENTUM : OPT_CENTERED] != 0;
-}
-
-static const option_spec adamod__rmsprop_options[] = {
-    OPTION_LR(1e-2),
-    OPTION_DECAY_RATE_OF(ALPHA, "alpha", 0.99, "decay of the average of squared gradients"),
-    OPTION_EPS(1e-8),
-    OPTION_MOMENTUM,
-    OPTION_SWITCH(CENTERED, "centered", 0, 1, "1: divide by the standard deviation, not the root mean square"),
-    OPTIONS_BOUND,
-};
-
-RULE_DEFINITION(rmsprop, .summary = "divides by a running root mean square of the gradients", .year = 2012,
-                .source = "Coursera lecture 6.5", .l2_decay = true, .has_state = adamod__rmsprop_has_state);
+RULE_DEFINITION(
+    rmsprop, .summary = "divides by a running root mean square of the gradients", .year = 2012,
+    .source = "Coursera lecture 6.5", .l2_decay = true, .has_state = adamod__rmsprop_has_state,
+    STATES(OPTIONAL_STATE(0, "momentum_buffer"), STATE(1, "square_avg"), OPTIONAL_STATE(2, "grad_avg"), BOUND_STATE(3)),
+    OPTIONS(OPTION_LR(1e-2), OPTION_DECAY_RATE_OF(ALPHA, "alpha", 0.99, "decay of the average of squared gradients"),
+            OPTION_EPS(1e-8), OPTION_MOMENTUM,
+            OPTION_SWITCH(CENTERED, "centered", 0, 1, "1: divide by the standard deviation, not the root mean square"),
+            OPTIONS_BOUND));
 
 #endif

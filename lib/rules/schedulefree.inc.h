@@ -27,9 +27,7 @@ FORMULA(schedulefree_adamw) {
     x.m = x.m - u;
     return x;
 }
-KERNEL(schedulefree_adamw, M | VV)
-BOUNDED(schedulefree_adamw_bounded, schedulefree_adamw, M | VV | S)
-VARIANTS(schedulefree_adamw){VARIANT(schedulefree_adamw), VARIANT(schedulefree_adamw_bounded)};
+BOUNDABLE(schedulefree_adamw, M | VV, S)
 
 FORMULA(schedulefree_sgd) {
     x.m = k->flag ? x.p : x.m;
@@ -39,12 +37,11 @@ FORMULA(schedulefree_sgd) {
     x.m = x.m - u;
     return x;
 }
-KERNEL(schedulefree_sgd, M)
-VARIANTS(schedulefree_sgd){VARIANT(schedulefree_sgd)};
+ONLY_KERNEL(schedulefree_sgd, M)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-/* Of all weights up to update t: those of the warm-up, and those after it. */
+/* The sum of all weights up to update t: of the warm-up, and after it. */
 static ADAMOD__DEVICE double adamod__weight_sum(double t, double warmup, double r, double power) {
     const double last = t < warmup ? t : warmup;
     double sum = warmup > 0 ? adamod__power_sum((int64_t)last, -r - power) / pow(warmup, power) : 0;
@@ -53,33 +50,23 @@ static ADAMOD__DEVICE double adamod__weight_sum(double t, double warmup, double 
     return sum;
 }
 
-static ADAMOD__DEVICE void adamod__schedulefree(const double *o, const step_info *info, double beta1,
-                                                adamod__coef_f64 *c) {
+COEFS(schedulefree_sgd) {
     const double t = (double)info->t, warmup = o[OPT_WARMUP_STEPS], part = t < warmup ? t / warmup : 1;
     const double r = o[OPT_WEIGHT_POWER], power = o[OPT_WEIGHT_LR_POWER];
     c->lr = o[OPT_LR] * part;
     c->low = adamod__decay_of(o) * part;
     c->decays = 1;
     c->weight = pow(t, r) * pow(part, power) / adamod__weight_sum(t, warmup, r, power);
-    c->high = 1 - beta1 * (1 - c->weight);
+    c->high = 1 - o[OPT_BETA1] * (1 - c->weight);
     c->flag = info->t == 1;
 }
 
 COEFS(schedulefree_adamw) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
-    adamod__schedulefree(o, info, o[OPT_BETA1], c);
-    c->vscale = 1 / x.second;
-    c->variant = adamod__bounded(o);
+    adamod__schedulefree_sgd_coefs(o, info, c);
+    c->vscale = 1 / adamod__corrections_of(o, info).second;
 }
 
-COEFS(schedulefree_sgd) { adamod__schedulefree(o, info, o[OPT_BETA1], c); }
-
 #elif defined(ADAMOD_RULE_DESCRIPTION)
-
-static const adamod_rule_state adamod__schedulefree_adamw_states[] = {STATE(0, "z", .begins = ADAMOD_BEGINS_AS_PARAM),
-                                                                      STATE(1, "exp_avg_sq"), BOUND_STATE(2)};
-
-static const adamod_rule_state adamod__schedulefree_sgd_states[] = {STATE(0, "z", .begins = ADAMOD_BEGINS_AS_PARAM)};
 
 #define SCHEDULEFREE_OPTIONS                                                                                           \
     OPTION_REAL(BETA1, "beta1", 0.9, 0.01, 1, 1, "weight of the average x in y; from 0.01 on"),                        \
@@ -89,18 +76,12 @@ static const adamod_rule_state adamod__schedulefree_sgd_states[] = {STATE(0, "z"
         OPTION_REAL(WEIGHT_LR_POWER, "weight_lr_power", 2, 0, 10, 0,                                                   \
                     "in the warm-up, an update weighs its lr to this power")
 
-static const option_spec adamod__schedulefree_adamw_options[] = {
-    OPTION_LR(2.5e-3), SCHEDULEFREE_OPTIONS, OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND,
-};
-
-static const option_spec adamod__schedulefree_sgd_options[] = {
-    OPTION_LR(1),
-    SCHEDULEFREE_OPTIONS,
-};
-
 RULE_DEFINITION(schedulefree_adamw, .summary = "AdamW that averages its path in place of a schedule", .year = 2024,
-                .source = "arXiv 2405.15682", .averages = true);
+                .source = "arXiv 2405.15682", .averages = true,
+                STATES(STATE(0, "z", .begins = ADAMOD_BEGINS_AS_PARAM), STATE(1, "exp_avg_sq"), BOUND_STATE(2)),
+                OPTIONS(OPTION_LR(2.5e-3), SCHEDULEFREE_OPTIONS, OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND));
 RULE_DEFINITION(schedulefree_sgd, .summary = "sgd that averages its path in place of a schedule", .year = 2024,
-                .source = "arXiv 2405.15682", .averages = true);
+                .source = "arXiv 2405.15682", .averages = true, STATES(STATE(0, "z", .begins = ADAMOD_BEGINS_AS_PARAM)),
+                OPTIONS(OPTION_LR(1), SCHEDULEFREE_OPTIONS));
 
 #endif

@@ -29,7 +29,6 @@ VARIANTS(sgd){VARIANT(sgd), VARIANT(sgd_momentum)};
 
 COEFS(sgd) {
     const int first = info->t == 1;
-    c->lr = o[OPT_LR];
     c->beta1 = first ? 0 : o[OPT_MOMENTUM];
     c->beta1c = first ? 1 : 1 - o[OPT_DAMPENING];
     c->beta2 = o[OPT_MOMENTUM];
@@ -39,22 +38,14 @@ COEFS(sgd) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__sgd_states[] = {OPTIONAL_STATE(0, "momentum_buffer")};
-
-HAS_STATE(sgd) {
-    (void)ndim, (void)s;
-    return o[OPT_MOMENTUM] != 0;
-}
-
-static const option_spec adamod__sgd_options[] = {
-    OPTION_LR(1e-2),
-    OPTION_MOMENTUM,
-    OPTION_REAL(DAMPENING, "dampening", 0, 0, 1, 0, "gradients are multiplied by 1 - dampening in the buffer"),
-    OPTION_SWITCH(NESTEROV, "nesterov", 0, 0, "1: Nesterov's momentum"),
-};
+HAS_STATE(sgd) { return o[OPT_MOMENTUM] != 0; }
 
 RULE_DEFINITION(sgd, .summary = "stochastic gradient descent, with momentum, dampening, Nesterov", .year = 1951,
                 .source = "Robbins, Monro; Polyak 1964", .l2_decay = true, .q8 = true, .uncounted = true,
-                .sparse = true, .has_state = adamod__sgd_has_state);
+                .sparse = true, .has_state = adamod__sgd_has_state, STATES(OPTIONAL_STATE(0, "momentum_buffer")),
+                OPTIONS(OPTION_LR(1e-2), OPTION_MOMENTUM,
+                        OPTION_REAL(DAMPENING, "dampening", 0, 0, 1, 0,
+                                    "gradients are multiplied by 1 - dampening in the buffer"),
+                        OPTION_SWITCH(NESTEROV, "nesterov", 0, 0, "1: Nesterov's momentum")));
 
 #endif

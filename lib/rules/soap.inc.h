@@ -12,6 +12,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(soap)
+DRIVER(soap)
 OPTION(SHAMPOO_BETA)
 OPTION(PRECONDITION_FREQUENCY)
 OPTION(MAX_PRECONDITION_DIM)
@@ -41,57 +42,36 @@ VARIANTS(soap){VARIANT(soap_adam), VARIANT(soap_adam), VARIANT(soap_step)};
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(soap) {
+    const double t = (double)(info->t - 1);
     c->decays = 1;
     c->variant = info->cols > 0;
-    c->beta1 = c->beta2 = c->eps = 1;
-    if (info->t == 1) return; /* and lr is 0 */
-    const double t = (double)(info->t - 1);
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
-    c->beta2 = o[OPT_BETA2];
-    c->beta2c = 1 - o[OPT_BETA2];
-    c->eps = o[OPT_EPS];
-    c->lr = o[OPT_LR];
+    if (info->t == 1) {
+        c->lr = c->beta1c = c->beta2c = 0;
+        c->beta1 = c->beta2 = c->eps = 1;
+        return;
+    }
     if (o[OPT_BIAS_CORRECTION] != 0) c->lr *= sqrt(1 - pow(o[OPT_BETA2], t)) / (1 - pow(o[OPT_BETA1], t));
     c->low = adamod__decay_of(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__soap_states[] = {
-    STATE(0, "exp_avg"),
-    STATE(1, "exp_avg_sq"),
-    OPTIONAL_STATE(2, "GG_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),
-    OPTIONAL_STATE(3, "GG_1", .shape = ADAMOD_SHAPE_OTHERS_SQUARE),
-    OPTIONAL_STATE(4, "Q_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),
-    OPTIONAL_STATE(5, "Q_1", .shape = ADAMOD_SHAPE_OTHERS_SQUARE),
-};
-
-HAS_STATE(soap) {
-    (void)o, (void)s;
-    return ndim >= 2;
-}
-
-static const option_spec adamod__soap_options[] = {
-    OPTION_LR(3e-3),
-    OPTION_BETA1(0.95),
-    OPTION_BETA2(0.95),
-    OPTION_EPS(1e-8),
-    OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: averages are not corrected"),
-    OPTION_REAL(SHAMPOO_BETA, "shampoo_beta", -1, -1, 1, 1, "decay of the averages L and R; below 0: beta2"),
-    OPTION_INTEGER(PRECONDITION_FREQUENCY, "precondition_frequency", 10, 1, 1000000, 0,
-                   "updates from one change of the basis to the next"),
-    OPTION_INTEGER(MAX_PRECONDITION_DIM, "max_precondition_dim", 10000, 0, 65536, 1,
-                   "the longest side of a matrix that has a basis of its own"),
-};
+HAS_STATE(soap) { return ndim >= 2; }
 
 RULE_DRIVER(soap);
-RULE_DEFINITION(soap, .summary = "Adam in the eigenbasis of Shampoo, for matrices", .year = 2024,
-                .source = "arXiv 2409.11321", .driver = &adamod__soap_driver, .shaped = true,
-                .has_state = adamod__soap_has_state);
-
-#elif defined(ADAMOD_RULE_CUDA)
-
-CUDA_DRIVER(soap)
+RULE_DEFINITION(
+    soap, .summary = "Adam in the eigenbasis of Shampoo, for matrices", .year = 2024, .source = "arXiv 2409.11321",
+    .driver = &adamod__soap_driver, .shaped = true, .has_state = adamod__soap_has_state,
+    STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), OPTIONAL_STATE(2, "GG_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),
+           OPTIONAL_STATE(3, "GG_1", .shape = ADAMOD_SHAPE_OTHERS_SQUARE),
+           OPTIONAL_STATE(4, "Q_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),
+           OPTIONAL_STATE(5, "Q_1", .shape = ADAMOD_SHAPE_OTHERS_SQUARE)),
+    OPTIONS(OPTION_LR(3e-3), OPTION_BETA1(0.95), OPTION_BETA2(0.95), OPTION_EPS(1e-8),
+            OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: averages are not corrected"),
+            OPTION_REAL(SHAMPOO_BETA, "shampoo_beta", -1, -1, 1, 1, "decay of the averages L and R; below 0: beta2"),
+            OPTION_INTEGER(PRECONDITION_FREQUENCY, "precondition_frequency", 10, 1, 1000000, 0,
+                           "updates from one change of the basis to the next"),
+            OPTION_INTEGER(MAX_PRECONDITION_DIM, "max_precondition_dim", 10000, 0, 65536, 1,
+                           "the longest side of a matrix that has a basis of its own")));
 
 #endif

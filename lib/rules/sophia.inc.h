@@ -21,36 +21,24 @@ FORMULA(sophia) {
     x.p = x.p - (WHERE_POSITIVE(x.m, size) - WHERE_POSITIVE(-x.m, size) + (x.m - x.m));
     return x;
 }
-KERNEL(sophia, M | VV)
-BOUNDED(sophia_bounded, sophia, M | VV | S)
-VARIANTS(sophia){VARIANT(sophia), VARIANT(sophia_bounded)};
+BOUNDABLE(sophia, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(sophia) {
-    (void)info;
-    c->lr = o[OPT_LR];
     c->eps = 1e-15;
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
     c->high = o[OPT_SOPHIA_RHO] * o[OPT_BATCH_SIZE];
-    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__sophia_states[] = {STATE(0, "exp_avg"), STATE(1, "hessian"), BOUND_STATE(2)};
-
-static const option_spec adamod__sophia_options[] = {
-    OPTION_LR(1e-4),
-    OPTION_BETA1(0.965),
-    OPTION_REAL(SOPHIA_RHO, "rho", 0.04, 0, 1e6, 0, "the average is divided by rho times bs times the Hessian"),
-    OPTION_INTEGER(BATCH_SIZE, "bs", 5120, 1, 1000000000, 0,
-                   "number of tokens or samples in an estimate of the Hessian"),
-    OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(sophia, .summary = "divides by a Hessian's diagonal that the caller gives, and clips", .year = 2023,
-                .source = "arXiv 2305.14342");
+                .source = "arXiv 2305.14342", STATES(STATE(0, "exp_avg"), STATE(1, "hessian"), BOUND_STATE(2)),
+                OPTIONS(OPTION_LR(1e-4), OPTION_BETA1(0.965),
+                        OPTION_REAL(SOPHIA_RHO, "rho", 0.04, 0, 1e6, 0,
+                                    "the average is divided by rho times bs times the Hessian"),
+                        OPTION_INTEGER(BATCH_SIZE, "bs", 5120, 1, 1000000000, 0,
+                                       "number of tokens or samples in an estimate of the Hessian"),
+                        OPTIONS_BOUND));
 
 #endif

@@ -9,6 +9,8 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(stableadamw)
+DRIVER(stableadamw)
+SUMS(stableadamw)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
@@ -24,21 +26,17 @@ FORMULA(stableadamw) {
     }
     return x;
 }
-KERNEL(stableadamw, M | VV)
-BOUNDED(stableadamw_bounded, stableadamw, M | VV | S)
-VARIANTS(stableadamw){VARIANT(stableadamw), VARIANT(stableadamw_bounded)};
+BOUNDABLE(stableadamw, M | VV, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(stableadamw) {
-    const adamod__corrections x = adamod__decays_of(o, info, c);
+    const adamod__corrections x = adamod__corrections_of(o, info);
     c->beta1c = (1 - o[OPT_BETA1]) / x.first;
     c->beta1 = 1 - c->beta1c;
     c->beta2c = (1 - o[OPT_BETA2]) / x.second;
     c->beta2 = 1 - c->beta2c;
-    c->lr = o[OPT_LR];
     c->high = fmax(o[OPT_EPS] * o[OPT_EPS], 1e-37); /* not 0 in f32, or zeros would be divided by it */
-    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_FINISH)
@@ -49,23 +47,11 @@ FINISH(stableadamw) {
     if (o[OPT_DECAY] == DECAY_DECOUPLED) c->decay /= by;
 }
 
-#elif defined(ADAMOD_RULE_SUMS)
-
-FINISH(stableadamw)
-
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-static const adamod_rule_state adamod__stableadamw_states[] = {ADAM_STATES};
-
-static const option_spec adamod__stableadamw_options[] = {
-    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.99), OPTION_EPS(1e-6), OPTIONS_BOUND,
-};
-
 RULE_DEFINITION(stableadamw, .summary = "AdamW that steps less where gradients are larger than they were", .year = 2023,
-                .source = "arXiv 2304.13013", .driver = &adamod__sums_driver, .finish = adamod__stableadamw_finish);
-
-#elif defined(ADAMOD_RULE_CUDA)
-
-CUDA_DRIVER(stableadamw)
+                .source = "arXiv 2304.13013", .driver = &adamod__sums_driver, .finish = adamod__stableadamw_finish,
+                STATES(ADAM_STATES),
+                OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.99), OPTION_EPS(1e-6), OPTIONS_BOUND));
 
 #endif

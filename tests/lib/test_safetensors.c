@@ -9,10 +9,9 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "core/safetensors.h"
+#include "core/safetensors_internal.h"
 #include "check.h"
 #include "scratch.h"
-#include "core/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,11 +41,24 @@ static void put_parts(uint64_t length, const char *header, size_t data) {
     put_file(FILE_NAME, bytes, 8 + strlen(header) + data);
 }
 
-static adamod_status open_file(adamod__st_file *file) { return adamod__st_open(FILE_NAME, file); }
+static adamod_status open_file(adamod__st_file *file) {
+    return adamod__st_open_within(FILE_NAME, ADAMOD__ST_MAX_HEADER, file);
+}
+
+static adamod_status parse_at(const char *path, const char *json, size_t len, uint64_t data_size,
+                              adamod__st_file *out) {
+    char *text = malloc(len + 1);
+    if (!text) abort();
+    memcpy(text, json, len);
+    *out = (adamod__st_file){0};
+    const adamod_status status = adamod__st_parse_text(path, text, len, data_size, out);
+    if (status) adamod__st_close(out);
+    return status;
+}
 
 static adamod_status parse(const char *json, size_t len, uint64_t data_size, adamod__st_file *file) {
     adamod__fail(ADAMOD_OK, "%s", "");
-    return adamod__st_parse(json, len, data_size, "x", file);
+    return parse_at("x", json, len, data_size, file);
 }
 
 /* ---- Faults ------------------------------------------------------------------------------------------------------ */
@@ -391,9 +403,6 @@ TEST(malformed_headers) {
         adamod__st_close(&file);
         free(json);
     }
-    adamod__st_file file; /* nothing is read of one that is too long */
-    CHECK_INT(parse("", 100000001, 0, &file), ADAMOD_ERROR_FORMAT);
-    CHECK_HAS(adamod__last_message(), "header length 100000001 exceeds the limit of 100000000 bytes");
 }
 
 /* No beginning of a header is a header. */
@@ -440,7 +449,7 @@ TEST(messages) {
     char path[3000]; /* longer than a message, which loses the middle */
     memset(path, 'p', sizeof path - 1);
     path[sizeof path - 1] = '\0';
-    CHECK_INT(adamod__st_parse("[", 1, 0, path, &file), ADAMOD_ERROR_FORMAT);
+    CHECK_INT(parse_at(path, "[", 1, 0, &file), ADAMOD_ERROR_FORMAT);
     CHECK_HAS(adamod__last_message(), "ppp...ppp");
     CHECK_HAS(adamod__last_message(), "p: header byte 0: expected '{', found '['");
 }

@@ -264,7 +264,7 @@ typedef struct rewritten {
 
 static void read_all(rewritten *r, const char *path) {
     memset(r, 0, sizeof *r);
-    if (!CHECK_INT(adamod__st_open(path, &r->file), ADAMOD_OK)) abort();
+    if (!CHECK_INT(adamod__st_open_within(path, ADAMOD__ST_MAX_HEADER, &r->file), ADAMOD_OK)) abort();
     for (size_t i = 0; i < r->file.n_metadata; i++) r->metadata[r->n_metadata++] = r->file.metadata[i];
     for (size_t i = 0; i < r->file.n_entries; i++) {
         const adamod__st_entry *e = &r->file.entries[i];

@@ -61,14 +61,6 @@ typedef struct ELEMENT {
 #define U 16
 /* Flag beside the states: every stored value is the result of an operation, none is stored as loaded. */
 #define COMPUTED 256
-/* In a formula, after x.eta: sets x.step to x.eta, or with the momental bound to the lesser of x.eta and its running
- * average, which is the given state. BOUNDED makes kernels with the bound, KERNEL without. */
-#define BOUND(state)                                                                                                   \
-    x.step = x.eta;                                                                                                    \
-    if (bounded) {                                                                                                     \
-        x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
-        x.step = LESSER(x.state, x.eta);                                                                               \
-    }
 /* Additional kernels of CUDA: for 8-bit states, for arrays that are all bf16, and for `optim bench` to try. In formulas of
  * the first two, square roots are of v * vscale, and divisions are of lr by such a root plus eps. */
 #define Q8 0
@@ -463,13 +455,11 @@ static void NAME(tile)(void *to, size_t ld, const void *left, const void *right,
     UNROLL for (size_t i = 0; i < N; i++) STORE(c, i / TILE_VECTORS * ld + i % TILE_VECTORS * WIDTH, sum[i]);
 }
 
-#define ADAMOD_RULE_NAME
-#define OPTION(id)
 #define RULE(rule) [RULE_##rule] = NAME(rule##_variants),
 static const real_kernels NAME(table) = {
     .update =
         {
-#include "rules/list.inc.h"
+#include "rules/names.inc.h"
         },
     .gradient = NAME(gradient),
     .sumsq = NAME(sumsq),
@@ -490,10 +480,6 @@ static const real_kernels NAME(table) = {
     .load_q8 = NAME(load_q8),
     .store_q8 = NAME(store_q8),
 };
-#undef RULE
-#undef OPTION
-#undef ADAMOD_RULE_NAME
-
 #undef NAME
 #undef NAME2
 #undef NAME3
@@ -517,7 +503,6 @@ static const real_kernels NAME(table) = {
 #undef S
 #undef T
 #undef U
-#undef BOUND
 #undef BOUNDED
 #undef KERNELS
 #undef COMPUTED

@@ -169,21 +169,14 @@ static adamod_status check_memory(adamod__device *d, const void *memory) {
 
 /* ---- open and close ---- */
 
-#define ADAMOD_RULE_CUDA
-#define CUDA_DRIVER(name) extern const cuda_driver cuda_##name##_driver;
-#include "rules/list.inc.h"
-#undef CUDA_DRIVER
+#define DRIVER(name) extern const cuda_driver cuda_##name##_driver;
+#include "rules/names.inc.h"
 static const cuda_driver *driver_of(int rule) {
-    switch (rule) {
-#define CUDA_DRIVER(name)                                                                                              \
-    case RULE_##name:                                                                                                  \
-        return &cuda_##name##_driver;
-#include "rules/list.inc.h"
-#undef CUDA_DRIVER
-        default: return NULL;
-    }
+#define DRIVER(name)                                                                                                   \
+    if (rule == RULE_##name) return &cuda_##name##_driver;
+#include "rules/names.inc.h"
+    return NULL;
 }
-#undef ADAMOD_RULE_CUDA
 
 static void close_device(adamod__device *d) {
     if (!d) return;

@@ -80,12 +80,6 @@ template <class RULE> struct quick_of;
 #define FORMULA(name)                                                                                                  \
     static __device__ __forceinline__ element<V> NAME(name)(element<V> x, [[maybe_unused]] const COEF *k,              \
                                                             [[maybe_unused]] const bool bounded)
-#define BOUND(state)                                                                                                   \
-    x.step = x.eta;                                                                                                    \
-    if (bounded) {                                                                                                     \
-        x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
-        x.step = LESSER(x.state, x.eta);                                                                               \
-    }
 #define KERNEL(name, mask) KERNELS(name, name, mask, false)
 #define BOUNDED(name, formula, mask) KERNELS(name, formula, mask, true)
 #define KERNELS(name, formula, mask, bound)                                                                            \
@@ -155,7 +149,6 @@ template <class RULE> struct quick_of;
 #undef S
 #undef T
 #undef U
-#undef BOUND
 #undef BOUNDED
 #undef KERNELS
 #undef COMPUTED

@@ -329,16 +329,11 @@ static __device__ bool prepare_option(const view &v, int i, int64_t t) {
 
 static __device__ void rule_coefs(int rule, const double *o, const step_info *info, adamod__coef_f64 *c) {
     switch (rule) {
-#define ADAMOD_RULE_NAME
-#define OPTION(id)
 #define RULE(name)                                                                                                     \
     case RULE_##name:                                                                                                  \
         adamod__##name##_coefs(o, info, c);                                                                            \
         break;
-#include "rules/list.inc.h"
-#undef RULE
-#undef OPTION
-#undef ADAMOD_RULE_NAME
+#include "rules/names.inc.h"
         default: break;
     }
 }
@@ -349,6 +344,7 @@ static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scal
     const double *o = v.effective + t.group * OPT_COUNT;
     const step_info info = {v.steps[i], v.base_lr[t.group], t.rows, t.cols, t.first, t.count};
     adamod__coef_f64 c = {};
+    adamod__option_coefs(o, &c);
     rule_coefs(v.rule, o, &info, &c);
     adamod__common_coefs(o, grad_scale, &c);
     array_step &now = v.now[i];

@@ -3,7 +3,7 @@
 
 /* finish of each rule */
 #define FINISH(rule)                                                                                                   \
-    static __device__ void adamod__##rule##_finish(const double *o, const double *sum, int64_t count,                  \
+    static __device__ void adamod__##rule##_finish(const double *o, const double *sum, [[maybe_unused]] int64_t count, \
                                                    adamod__coef_f64 *c)
 #define ADAMOD_RULE_FINISH
 #include "rules/list.inc.h"
@@ -11,17 +11,9 @@
 #undef FINISH
 
 static __device__ void finish(int rule, const double *o, const double *sum, int64_t count, adamod__coef_f64 *c) {
-    switch (rule) {
-#define FINISH(rule)                                                                                                   \
-    case RULE_##rule:                                                                                                  \
-        adamod__##rule##_finish(o, sum, count, c);                                                                     \
-        break;
-#define ADAMOD_RULE_SUMS
-#include "rules/list.inc.h"
-#undef ADAMOD_RULE_SUMS
-#undef FINISH
-        default: break;
-    }
+#define SUMS(name)                                                                                                     \
+    if (rule == RULE_##name) adamod__##name##_finish(o, sum, count, c);
+#include "rules/names.inc.h"
 }
 
 /* Coefficients of a tensor, by a warp. */
@@ -39,7 +31,7 @@ static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __
     set_coefs(&v.now[i], c);
 }
 
-#define SUMS_DRIVER(name)                                                                                              \
+#define SUMS(name)                                                                                                     \
     static void run_##name(const view *v, int, cudaStream_t stream) {                                                  \
         if (v->n_chunks == 0) return;                                                                                  \
         run_sums<true>(v, stream, 0, name##_variants_f32);                                                             \
@@ -49,8 +41,4 @@ static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __
     }                                                                                                                  \
     extern const cuda_driver cuda_##name##_driver;                                                                     \
     const cuda_driver cuda_##name##_driver = {run_##name, 0, false, NULL};
-#define FINISH(name) SUMS_DRIVER(name)
-#define ADAMOD_RULE_SUMS
-#include "rules/list.inc.h"
-#undef ADAMOD_RULE_SUMS
-#undef FINISH
+#include "rules/names.inc.h"

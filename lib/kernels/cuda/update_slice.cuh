@@ -86,24 +86,18 @@ template <int SLICE, int RULE, class VARIANTS> static const variant_launches *la
     else return NULL;
 }
 
-#define ADAMOD_RULE_NAME
-#define OPTION(id)
 template <int SLICE> const update_table &cuda_update_table() {
     static const update_table table = {
         {
 #define RULE(name) launches_here<SLICE, RULE_##name>(name##_variants_f32),
-#include "rules/list.inc.h"
-#undef RULE
+#include "rules/names.inc.h"
         },
         {
 #define RULE(name) launches_here<SLICE, RULE_##name>(name##_variants_f64),
-#include "rules/list.inc.h"
-#undef RULE
+#include "rules/names.inc.h"
         },
     };
     return table;
 }
-#undef OPTION
-#undef ADAMOD_RULE_NAME
 
 template const update_table &cuda_update_table<UPDATE_SLICE>();
