@@ -1,5 +1,4 @@
 # How everything is compiled.
-# SPDX-License-Identifier: MIT
 
 if(ADAMOD_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")

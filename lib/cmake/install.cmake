@@ -1,5 +1,4 @@
 # Installs the library, and the files by which other projects find it.
-# SPDX-License-Identifier: MIT
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/adamod)

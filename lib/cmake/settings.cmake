@@ -1,5 +1,4 @@
 # The library's settings, and how it is compiled; the trainer's CMakeLists.txt includes this file too.
-# SPDX-License-Identifier: MIT
 include_guard()
 
 option(ADAMOD_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})

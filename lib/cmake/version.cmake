@@ -1,5 +1,4 @@
 # The version lives in the public header and nowhere else.
-# SPDX-License-Identifier: MIT
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../include/adamod.h version_lines
     REGEX "^#define ADAMOD_VERSION_(MAJOR|MINOR|PATCH) [0-9]+$")
 string(REGEX MATCHALL "[0-9]+" version_numbers "${version_lines}")

@@ -24,7 +24,7 @@
 
 /* Sets the thread's message and returns status. The arguments may include adamod__last_message(). */
 adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for input that is not as it should be. */
+/* Fails because of wrong input. */
 #define adamod__refuse(...) adamod__fail(ADAMOD_ERROR_ARGUMENT, __VA_ARGS__)
 /* Puts text in front of the thread's message and returns the status of its failure. */
 adamod_status adamod__context(const char *format, ...) __attribute__((format(printf, 1, 2)));

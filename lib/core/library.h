@@ -12,7 +12,7 @@
  *   - name in one of the places, a NULL-terminated list of folders ending with a slash. They are relative first to the
  *     folder of the file that contains this code ("" is that folder, "../lib/" one beside it), then to the program's;
  *   - name, in the loader's search path.
- * A program with more rights than its caller (set-user-ID) uses only the last: the caller, who controls the others, must
+ * A program with more rights than its caller (set-user-ID) uses only the last: the caller controls the others, and must
  * not choose what code runs.
  * On failure returns NULL and stores the loader's reason in *why, valid until the thread's next call. */
 void *adamod__library_open(const char *name, const char *variable, const char *const *places, const char **why);

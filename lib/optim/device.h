@@ -176,7 +176,7 @@ typedef struct adamod__device_api {
     adamod_status (*graph_launch)(adamod__device *d, void *graph);
     adamod_status (*graph_time)(adamod__device *d, void *graph, int launches, double *seconds); /* * */
     void (*graph_free)(adamod__device *d, void *graph);
-    /* Of whole KiB, by a kernel; hint 1 tells the caches that nothing is used again. */
+    /* Copies whole KiB by a kernel; hint 1 tells the caches that nothing is used again. */
     adamod_status (*copy)(adamod__device *d, void *to, const void *from, size_t bytes, int hint);
     /* Before the first step: how AdaMod's update with states of this type (f32, q8, or bf16 as all else) is cut, in place
      * of the standard way. ADAMOD_ERROR_RANGE past the end. */

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* ---- options ---- */
 
@@ -52,7 +53,7 @@ typedef struct rule {
     bool sparse;               /* without momentum and decay, a gradient of 0 leaves an element as it is */
     bool uncounted;            /* the number of an update matters only in the first */
     const rule_driver *driver; /* NULL: it is element-wise */
-    /* Of rules with the driver sums.c: changes the coefficients by the sums over an array of count elements. */
+    /* For the driver sums.c: changes the coefficients by the sums over an array of count elements. */
     void (*finish)(const double *options, const double sum[2], int64_t count, adamod__coef_f64 *c);
     const adamod_rule_state *states;
     int n_states;
@@ -143,7 +144,7 @@ static inline adamod_type adamod__range_type(const adamod_span *x) {
 /* Elements that one kernel call works on. A chunk, which one thread takes at a time, is a multiple of it. */
 enum { BLOCK = 512 };
 
-/* What one thread needs while it updates a block, in the larger of the two types. Not on its stack, which may be small. */
+/* Memory for one thread while it updates a block, in the larger of the two types. Not on its stack, which may be small. */
 typedef struct block_buffers {
     _Alignas(64) double g[BLOCK], p[BLOCK], state[KERNEL_STATES][BLOCK], eta[BLOCK], step[BLOCK], before[BLOCK];
     double u[BLOCK], rates[BLOCK], ones[BLOCK], sum[BLOCK]; /* for drivers */
@@ -244,5 +245,14 @@ bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **a, cons
 
 /* Checks a span's parameters and gradient (null, types, alignment, overlap); name is for the message. */
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name);
+
+/* Element i of an array of f32 or f64, at any address. */
+static inline double adamod__real_at(adamod_type type, const void *array, size_t i) {
+    double wide;
+    float narrow;
+    if (type == ADAMOD_F64) memcpy(&wide, (const char *)array + i * sizeof wide, sizeof wide);
+    else memcpy(&narrow, (const char *)array + i * sizeof narrow, sizeof narrow);
+    return type == ADAMOD_F64 ? wide : (double)narrow;
+}
 
 #endif

@@ -25,8 +25,8 @@ typedef struct adamod__gpu {
 } adamod__gpu;
 adamod__gpu adamod__gpu_of(const adamod_optimizer *opt);
 
-/* What a step on the CPU, the update of this number, would decide of all gradients together, with nothing updated: the factor
- * that clip_norm multiplies them by, their norm (negative: not computed), and whether nonfinite lets the step be taken. Fails
+/* Decides as a step on the CPU would in the update of this number, without updating anything: the factor that clip_norm
+ * multiplies all gradients by, their norm (negative: not computed), and whether nonfinite lets the step be taken. Fails
  * as the step would. */
 adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *factor, double *norm, bool *finite);
 
@@ -39,8 +39,8 @@ bool adamod__couples_arrays(const adamod_optimizer *opt);
 
 /* ---- states in files ---- */
 
-/* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
- * a checkpoint keeps parameters beside it. The data stay the optimizer's, or are copies of what is on a device. */
+/* The part of a file that is an optimizer's: names of tensors and keys of metadata begin with prefix. adamod_save has none,
+ * a checkpoint keeps parameters beside it. The data stay the optimizer's, or are copies from a device. */
 #define ADAMOD__STATE_PAIRS 4
 typedef struct adamod__state_list {
     adamod__st_tensor *tensors;
@@ -50,7 +50,7 @@ typedef struct adamod__state_list {
 } adamod__state_list;
 adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
 void adamod__state_list_free(adamod__state_list *list);
-/* Takes what list has of this optimizer's states, by their names without prefix: of an optimizer of more parameters. */
+/* Takes this optimizer's states, by their names without prefix, from the list of an optimizer with more parameters. */
 adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list *list);
 /* The longest header of a file that can be this optimizer's. */
 uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
@@ -58,7 +58,7 @@ uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);
 
-/* What to evaluate with is parameter + this (state z - parameter), of the first group; 0: the parameter itself. */
+/* Evaluation uses parameter + this (state z - parameter), of the first group; 0: the parameter itself. */
 double adamod__evaluation_weight(const adamod_optimizer *opt);
 
 #endif

@@ -67,7 +67,7 @@ typedef enum range_fault {
 typedef struct step_info {
     int64_t t;      /* which update of this array: 1, 2, ... */
     double base_lr; /* the learning rate before its schedule */
-    /* Of the array's last two dimensions; cols 0: it is no matrix. Only for rules with a driver: arrays of other rules
+    /* The array's last two dimensions; cols 0: it is no matrix. Only for rules with a driver: arrays of other rules
      * share coefficients. */
     int64_t rows, cols;
     int64_t first, count; /* likewise: its first dimension, and all its elements */

@@ -57,14 +57,21 @@ const option_spec *adamod__option(const rule *r, int index) {
     return o->id == OPT_STATE_TYPE && r->q8 ? &adamod__state_type_q8 : o;
 }
 
-/* Keeps in best the candidate nearest to name, if it is near at all. */
-static void adamod__nearer(const char *name, const char *candidate, const char **best, int *distance) {
-    const int d = adamod__edit_distance(name, candidate);
-    /* Of a short word most letters must be right: three are near every other. */
-    if (d < *distance && d <= 3 && 2 * d <= (int)strlen(name)) {
-        *distance = d;
-        *best = candidate;
-    }
+/* The names that a wrong one could have been: all of them as a list, and the nearest if it is near at all. */
+typedef struct suggestion {
+    const char *name, *best;
+    int distance;
+    char known[24 * RULE_COUNT];
+} suggestion;
+
+static void adamod__suggest(suggestion *s, const char *separator, const char *candidate) {
+    const size_t used = strlen(s->known);
+    snprintf(s->known + used, sizeof s->known - used, "%s%s", used ? separator : "", candidate);
+    const int d = adamod__edit_distance(s->name, candidate);
+    /* Most letters of a short word must be right: three changes make any of another. */
+    if (d > 3 || 2 * d > (int)strlen(s->name) || (s->best && d >= s->distance)) return;
+    s->distance = d;
+    s->best = candidate;
 }
 
 const rule *adamod__find_rule(const char *name) {
@@ -77,19 +84,10 @@ const rule *adamod__find_rule(const char *name) {
         if (strcmp(adamod__rules[i]->name, name) == 0) return adamod__rules[i];
         if (alias && strcmp(alias->name, name) == 0) return alias;
     }
-    const char *best = NULL;
-    int distance = 99;
-    for (int i = 0; i < RULE_COUNT; i++) adamod__nearer(name, adamod__rules[i]->name, &best, &distance);
-    char known[24 * RULE_COUNT] = "";
-    for (int i = 0; i < RULE_COUNT; i++) {
-        const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", adamod__rules[i]->name);
-    }
-    if (best) {
-        adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; did you mean '%s'?", name, best);
-    } else {
-        adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; there are %s", name, known);
-    }
+    suggestion s = {.name = name};
+    for (int i = 0; i < RULE_COUNT; i++) adamod__suggest(&s, ", ", adamod__rules[i]->name);
+    if (s.best) adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; did you mean '%s'?", name, s.best);
+    else adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; there are %s", name, s.known);
     return NULL;
 }
 
@@ -102,20 +100,12 @@ const option_spec *adamod__find_option(const rule *r, const char *name) {
     for (int i = 0; (o = adamod__option(r, i)); i++) {
         if (strcmp(o->info.name, name) == 0) return o;
     }
-    const char *best = NULL;
-    int distance = 99;
-    for (int i = 0; (o = adamod__option(r, i)); i++) adamod__nearer(name, o->info.name, &best, &distance);
-    char known[384] = "";
+    suggestion s = {.name = name};
     for (int i = 0; (o = adamod__option(r, i)); i++) {
-        const size_t used = strlen(known);
-        const char *before = i == r->n_options ? "; all rules have " : i ? ", " : "";
-        snprintf(known + used, sizeof known - used, "%s%s", before, o->info.name);
+        adamod__suggest(&s, i == r->n_options ? "; all rules have " : ", ", o->info.name);
     }
-    if (best) {
-        adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; did you mean '%s'?", r->name, name, best);
-    } else {
-        adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; its own are %s", r->name, name, known);
-    }
+    if (s.best) adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; did you mean '%s'?", r->name, name, s.best);
+    else adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; its own are %.383s", r->name, name, s.known);
     return NULL;
 }
 
@@ -138,8 +128,7 @@ adamod_status adamod__check_value(const rule *r, const option_spec *o, double va
                         divisor ? adamod__number(i->value, usual) : "");
 }
 
-/* What two of these make when they are multiplied is still finite; a divisor is no subnormal, which a processor may take
- * for 0. */
+/* The product of two such numbers is finite. A divisor is not subnormal, since a processor may take that for 0. */
 number_range adamod__number_range(option_id id, adamod_type type) {
     const bool wide = type == ADAMOD_F64;
     const double tiny = wide ? 2.3e-308 : 1.2e-38, factor = wide ? 1.3e154 : 1.8e19;
@@ -212,17 +201,12 @@ adamod_status adamod__parse_value(const rule *r, const option_spec *o, const cha
     char *end;
     const double x = adamod__read_number(text, &end);
     if (o->info.kind == ADAMOD_CHOICE) {
-        const char *best = NULL;
-        int distance = 99;
-        char known[128] = "", meant[64] = "";
-        for (int i = 0; o->info.choices[i]; i++) {
-            const size_t used = strlen(known);
-            snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", o->info.choices[i]);
-            adamod__nearer(text, o->info.choices[i], &best, &distance);
-        }
-        if (best) snprintf(meant, sizeof meant, "; did you mean '%.40s'?", best);
+        suggestion s = {.name = text};
+        char meant[64] = "";
+        for (int i = 0; o->info.choices[i]; i++) adamod__suggest(&s, ", ", o->info.choices[i]);
+        if (s.best) snprintf(meant, sizeof meant, "; did you mean '%.40s'?", s.best);
         return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s%s", r->name, o->info.name, text,
-                            known, meant);
+                            s.known, meant);
     }
     if (end == text || *end) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is '%.40s', expected a number", r->name, o->info.name, text);
@@ -282,7 +266,7 @@ adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule_name) {
 
 void adamod_hyper_free(adamod_hyper *h) { free(h); }
 
-/* What only an optimizer can do; the raw interface would ignore it. */
+/* Refuses options that only an optimizer can follow; the raw interface would ignore them. */
 static adamod_status adamod__hyper_allows(const adamod_hyper *h, const option_spec *o) {
     if (o->id != OPT_CLIP_NORM && o->id != OPT_NONFINITE && o->id != OPT_THREADS) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_ARGUMENT,
@@ -290,25 +274,24 @@ static adamod_status adamod__hyper_allows(const adamod_hyper *h, const option_sp
                         o->info.name);
 }
 
-adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value) {
+/* value NULL: it is in text. */
+static adamod_status adamod__set_hyper(adamod_hyper *h, const char *option, const double *value, const char *text) {
     if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
     const option_spec *o = adamod__find_option(h->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    adamod_status status = adamod__hyper_allows(h, o);
-    if (status == ADAMOD_OK) status = adamod__check_value(h->rule, o, value);
-    if (status == ADAMOD_OK) h->options[o->id] = value;
-    return status;
+    double x = value ? *value : 0;
+    ADAMOD__TRY(adamod__hyper_allows(h, o));
+    ADAMOD__TRY(value ? adamod__check_value(h->rule, o, x) : adamod__parse_value(h->rule, o, text, &x));
+    h->options[o->id] = x;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value) {
+    return adamod__set_hyper(h, option, &value, NULL);
 }
 
 adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const char *text) {
-    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
-    const option_spec *o = adamod__find_option(h->rule, option);
-    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    double value = 0;
-    adamod_status status = adamod__hyper_allows(h, o);
-    if (status == ADAMOD_OK) status = adamod__parse_value(h->rule, o, text, &value);
-    if (status == ADAMOD_OK) h->options[o->id] = value;
-    return status;
+    return adamod__set_hyper(h, option, NULL, text);
 }
 
 adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out) {

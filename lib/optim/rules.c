@@ -81,7 +81,7 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define RULE_DEFINITION(rule_name, ...)                                                                                \
     static const rule adamod__rule_##rule_name = {                                                                     \
         .id = RULE_##rule_name, .name = #rule_name, .coefs = adamod__##rule_name##_coefs, __VA_ARGS__}
-/* The same rule by another name, with other defaults. */
+/* Another name for a rule, with other defaults. */
 #define RULE_ALIAS(alias, rule_name, ...)                                                                              \
     static const rule adamod__rule_##alias = {.id = RULE_##rule_name,                                                  \
                                               .name = #alias,                                                          \

@@ -16,25 +16,30 @@ static char *adamod__entry_name(const char *prefix, const char *name, const char
     return text;
 }
 
-/* The number of a parameter's entries in a file: its states, its master, its step. */
-static int adamod__entries_of(const adamod_optimizer *opt, const tensor *t) {
-    state_ref s;
-    int n = 0;
-    while (adamod__state_ref(opt, t, n, &s)) n++;
-    return n + 1;
+/* Goes over the entries of all parameters in the order of files: for each its states, its master, its step. Starts as {0}. */
+typedef struct entry_walk {
+    tensor *t;
+    state_ref s; /* without data: the step */
+    size_t n;    /* entries so far */
+    int64_t tensor;
+    int next; /* entry of this tensor */
+} entry_walk;
+
+static bool adamod__next_entry(const adamod_optimizer *opt, entry_walk *e) {
+    if (e->tensor == opt->n) return false;
+    e->t = &opt->tensors[e->tensor];
+    e->n++;
+    if (adamod__state_ref(opt, e->t, e->next++, &e->s)) return true;
+    e->s = (state_ref){.name = "step", .bytes = sizeof e->t->span.step};
+    e->tensor++;
+    e->next = 0;
+    return true;
 }
 
 static size_t adamod__entries(const adamod_optimizer *opt) {
-    size_t n = 0;
-    for (int64_t i = 0; i < opt->n; i++) n += (size_t)adamod__entries_of(opt, &opt->tensors[i]);
-    return n;
-}
-
-/* Entry number index of a parameter: a state, or at the end its step. */
-static state_ref adamod__entry(const adamod_optimizer *opt, const tensor *t, int index) {
-    state_ref s;
-    if (adamod__state_ref(opt, t, index, &s)) return s;
-    return (state_ref){.name = "step", .bytes = sizeof t->span.step};
+    entry_walk e = {0};
+    while (adamod__next_entry(opt, &e)) continue;
+    return e.n;
 }
 
 /* A copy on the host of a state that is on a device; NULL if there is no memory or the copy failed. */
@@ -53,19 +58,12 @@ static adamod__st_dtype adamod__entry_dtype(const state_ref *s) {
 }
 
 static bool adamod__list_entries(const adamod_optimizer *opt, const char *prefix, adamod__st_tensor *out) {
-    size_t at = 0;
-    for (int64_t i = 0; i < opt->n; i++) {
-        const tensor *t = &opt->tensors[i];
-        const int n = adamod__entries_of(opt, t);
-        for (int e = 0; e < n; e++, at++) {
-            const state_ref s = adamod__entry(opt, t, e);
-            adamod__st_tensor *x = &out[at];
-            *x = (adamod__st_tensor){.dtype = adamod__entry_dtype(&s), .ndim = s.desc.ndim};
-            memcpy(x->shape, s.desc.shape, sizeof x->shape);
-            x->data = s.data ? *s.data : &t->span.step;
-            if (!(x->name = adamod__entry_name(prefix, t->name, s.name))) return false;
-            if (s.data && opt->device && !(x->data = adamod__fetch(opt, &s))) return false;
-        }
+    for (entry_walk e = {0}; adamod__next_entry(opt, &e); out++) {
+        *out = (adamod__st_tensor){.dtype = adamod__entry_dtype(&e.s), .ndim = e.s.desc.ndim};
+        memcpy(out->shape, e.s.desc.shape, sizeof out->shape);
+        out->data = e.s.data ? *e.s.data : &e.t->span.step;
+        if (!(out->name = adamod__entry_name(prefix, e.t->name, e.s.name))) return false;
+        if (e.s.data && opt->device && !(out->data = adamod__fetch(opt, &e.s))) return false;
     }
     return true;
 }
@@ -123,8 +121,7 @@ adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
 
 /* ---- loading ---- */
 
-/* The states read from a file, which replace the optimizer's once all are read: an array for each entry, in the order of
- * adamod__entry. */
+/* The states read from a file, which replace the optimizer's once all are read: an array for each entry. */
 typedef struct incoming {
     const adamod__st_file *file;
     const char *path, *prefix;
@@ -166,19 +163,15 @@ static bool adamod__is_plain(const char *name) {
  * that is missing in the file; NULL if there is none, or out of memory. */
 static char *adamod__first_odd(const adamod_optimizer *opt, const incoming *in, bool missing) {
     unsigned char *wanted = calloc(in->file->n_entries + 1, 1);
-    for (int64_t i = 0; wanted && i < opt->n; i++) {
-        const int n = adamod__entries_of(opt, &opt->tensors[i]);
-        for (int k = 0; k < n; k++) {
-            const state_ref s = adamod__entry(opt, &opt->tensors[i], k);
-            char *name = adamod__entry_name(in->prefix, opt->tensors[i].name, s.name);
-            const adamod__st_entry *e = name ? adamod__st_find(in->file, name) : NULL;
-            if (e) wanted[e - in->file->entries] = 1;
-            if (missing && name && !e) {
-                free(wanted);
-                return name;
-            }
-            free(name);
+    for (entry_walk x = {0}; wanted && adamod__next_entry(opt, &x);) {
+        char *name = adamod__entry_name(in->prefix, x.t->name, x.s.name);
+        const adamod__st_entry *e = name ? adamod__st_find(in->file, name) : NULL;
+        if (e) wanted[e - in->file->entries] = 1;
+        if (missing && name && !e) {
+            free(wanted);
+            return name;
         }
+        free(name);
     }
     const char *odd = NULL;
     for (size_t i = 0; wanted && !missing && !odd && i < in->file->n_entries; i++) {
@@ -253,14 +246,8 @@ static adamod_status adamod__read_entry(const adamod_optimizer *opt, const incom
 }
 
 static adamod_status adamod__read_all(const adamod_optimizer *opt, incoming *in) {
-    size_t at = 0;
-    for (int64_t i = 0; i < opt->n; i++) {
-        const tensor *t = &opt->tensors[i];
-        const int n = adamod__entries_of(opt, t);
-        for (int e = 0; e < n; e++, at++) {
-            const state_ref s = adamod__entry(opt, t, e);
-            ADAMOD__TRY(adamod__read_entry(opt, in, t, &s, &in->data[at]));
-        }
+    for (entry_walk e = {0}; adamod__next_entry(opt, &e);) {
+        ADAMOD__TRY(adamod__read_entry(opt, in, e.t, &e.s, &in->data[e.n - 1]));
     }
     return ADAMOD_OK;
 }
@@ -268,24 +255,19 @@ static adamod_status adamod__read_all(const adamod_optimizer *opt, incoming *in)
 /* Exchanges the optimizer's arrays with those read, if the reading succeeded; then frees what is left over. Arrays on a
  * device stay where they are, since graphs may know them, and are overwritten. */
 static adamod_status adamod__exchange(adamod_optimizer *opt, incoming *in, bool complete) {
-    size_t at = 0;
     adamod_status status = ADAMOD_OK;
-    for (int64_t i = 0; in->data && i < opt->n; i++) {
-        tensor *t = &opt->tensors[i];
-        const int n = adamod__entries_of(opt, t);
-        for (int e = 0; e < n; e++, at++) {
-            const state_ref s = adamod__entry(opt, t, e);
-            if (complete && !s.data) {
-                t->span.step = *(int64_t *)in->data[at];
-            } else if (complete && opt->device) {
-                status = status || !s.bytes ? status : adamod__device_in(opt, *s.data, in->data[at], s.bytes);
-            } else if (complete) {
-                void *old = *s.data;
-                *s.data = in->data[at];
-                in->data[at] = old;
-            }
-            adamod__free(opt, in->data[at], s.bytes);
+    for (entry_walk e = {0}; in->data && adamod__next_entry(opt, &e);) {
+        void **read = &in->data[e.n - 1];
+        if (complete && !e.s.data) {
+            e.t->span.step = *(int64_t *)*read;
+        } else if (complete && opt->device) {
+            status = status || !e.s.bytes ? status : adamod__device_in(opt, *e.s.data, *read, e.s.bytes);
+        } else if (complete) {
+            void *old = *e.s.data;
+            *e.s.data = *read;
+            *read = old;
         }
+        adamod__free(opt, *read, e.s.bytes);
     }
     if (complete && !opt->device) adamod__renew_ranges(opt);
     free(in->data);
@@ -316,19 +298,14 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
 adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list *list) {
     size_t at = 0;
     adamod_status status = ADAMOD_OK;
-    for (int64_t i = 0; !status && i < opt->n; i++) {
-        tensor *t = &opt->tensors[i];
-        const int n = adamod__entries_of(opt, t);
-        for (int e = 0; !status && e < n; e++) {
-            const state_ref s = adamod__entry(opt, t, e);
-            char *name = adamod__entry_name("", t->name, s.name);
-            if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for a name", t->name);
-            while (at < list->n && strcmp(list->tensors[at].name, name) != 0) at++; /* both are in one order */
-            if (at == list->n) status = adamod__fail(ADAMOD_ERROR_MISMATCH, "no state '%s' to take", name);
-            else if (s.data && opt->device) status = adamod__device_in(opt, *s.data, list->tensors[at].data, s.bytes);
-            else if (s.bytes > 0) memcpy(s.data ? *s.data : &t->span.step, list->tensors[at].data, s.bytes);
-            free(name);
-        }
+    for (entry_walk e = {0}; !status && adamod__next_entry(opt, &e);) {
+        char *name = adamod__entry_name("", e.t->name, e.s.name);
+        if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for a name", e.t->name);
+        while (at < list->n && strcmp(list->tensors[at].name, name) != 0) at++; /* both are in one order */
+        if (at == list->n) status = adamod__fail(ADAMOD_ERROR_MISMATCH, "no state '%s' to take", name);
+        else if (e.s.data && opt->device) status = adamod__device_in(opt, *e.s.data, list->tensors[at].data, e.s.bytes);
+        else if (e.s.bytes > 0) memcpy(e.s.data ? *e.s.data : &e.t->span.step, list->tensors[at].data, e.s.bytes);
+        free(name);
     }
     if (!opt->device) adamod__renew_ranges(opt);
     return status ? status : adamod__device_push(opt);
@@ -338,10 +315,7 @@ adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list
  * a megabyte: no more is read of a file that says it has more. */
 uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {
     uint64_t bytes = (uint64_t)1 << 20;
-    for (int64_t i = 0; i < opt->n; i++) {
-        const uint64_t entries = (uint64_t)adamod__entries_of(opt, &opt->tensors[i]);
-        bytes += entries * (1024 + 12 * (uint64_t)strlen(opt->tensors[i].name));
-    }
+    for (entry_walk e = {0}; adamod__next_entry(opt, &e);) bytes += 1024 + 12 * (uint64_t)strlen(e.t->name);
     return bytes;
 }
 

@@ -51,18 +51,14 @@ static void adamod__stats_count(const adamod__stats *stats, stats_counts *counts
     if (value > counts->most[which]) counts->most[which] = value;
 }
 
-static double adamod__element(adamod_type type, const void *array, size_t i) {
-    return type == ADAMOD_F64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
-}
-
 void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
                        const void *step, const void *v, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        const double before = adamod__element(type, eta, i), after = adamod__element(type, step, i);
+        const double before = adamod__real_at(type, eta, i), after = adamod__real_at(type, step, i);
         if (!isfinite(before) || !isfinite(after)) continue;
         counts->elements++;
         counts->bounded += after < before;
-        const bool idle = v && adamod__element(type, v, i) == 0;
+        const bool idle = v && adamod__real_at(type, v, i) == 0;
         adamod__stats_count(stats, counts, 0, before, idle);
         adamod__stats_count(stats, counts, 1, after, idle);
     }
@@ -73,7 +69,7 @@ void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block
     for (size_t i = 0; i < x->n; i++) {
         bool finite = true;
         for (int a = 0; a < 1 + KERNEL_STATES; a++)
-            finite = finite && (!arrays[a] || isfinite(adamod__element(type, arrays[a], i)));
+            finite = finite && (!arrays[a] || isfinite(adamod__real_at(type, arrays[a], i)));
         counts->nonfinite += !finite;
     }
 }

@@ -109,7 +109,7 @@ static void adamod__fill_items(adamod_optimizer *opt) {
     }
 }
 
-/* The largest of the counts. */
+/* Adds to the steps of parameters with a gradient. Returns the largest count of all. */
 static int64_t adamod__count_step(adamod_optimizer *opt, int by) {
     int64_t most = 0;
     for (int64_t i = 0; i < opt->n; i++) {
@@ -126,7 +126,7 @@ static void adamod__cap_steps(adamod_optimizer *opt) {
     }
 }
 
-/* The attempt that was counted last. */
+/* Keeps a report of the attempt that was counted last. */
 static void adamod__note_attempt(adamod_optimizer *opt, bool taken) {
     const int64_t attempt = opt->steps + opt->skipped;
     opt->reports[attempt % ADAMOD_REPORTS] =
@@ -193,7 +193,7 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     return status;
 }
 
-/* ---- what became of it ---- */
+/* ---- results of steps ---- */
 
 int64_t adamod_steps(const adamod_optimizer *opt) {
     if (opt) (void)adamod__refresh(opt);

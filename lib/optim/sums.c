@@ -1,7 +1,7 @@
-/* Two sums over an array before its elements can move: LAMB's norms, StableAdamW's root mean square, what Prodigy's d is
- * estimated from. The formula runs with SUMS_FLAG set in coef.flag, whereupon it leaves in eta and step what is to be summed,
- * squared or as it is, and kernels store nothing else. And the driver of rules that need no more: their FINISH changes the
- * coefficients by the sums of squares, and the kernels update as they do always. */
+/* Two sums over an array before its elements can move: LAMB's norms, StableAdamW's root mean square, the numbers that
+ * Prodigy estimates d from. With SUMS_FLAG set in coef.flag, the formula leaves in eta and step the numbers to be summed,
+ * squared or as they are, and kernels store nothing else. Also the driver of rules that need no more: their FINISH changes
+ * the coefficients by the sums of squares, and the kernels then update as usual. */
 #include "optim/update.h"
 
 typedef struct sum_context {
@@ -12,21 +12,9 @@ typedef struct sum_context {
 static void adamod__sum_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
                               bool squares, double sum[2]) {
     adamod__coef_f64 coef = *b->coef;
-    block data = {.n = n, .eta = buffer->eta, .step = buffer->step};
-    if (b->transform) {
-        data.g = adamod__gradient(w, b, first, n, buffer);
-        coef.gscale = 1;
-    } else {
-        const adamod_span *x = b->item->span;
-        data.g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
-    }
-    data.p = adamod__param(w, b, first, n, buffer);
-    void **state[KERNEL_STATES] = {&data.m, &data.v, &data.s, &data.t, &data.u};
-    for (int i = 0; i < KERNEL_STATES; i++) {
-        if (!b->state[i]) continue;
-        *state[i] = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n,
-                                                          buffer->state[i]);
-    }
+    block data = adamod__load_block(w, b, first, n, buffer, NULL, b->transform, &coef);
+    data.eta = buffer->eta;
+    data.step = buffer->step;
     coef.flag |= SUMS_FLAG;
     b->update.stats(&data, &coef);
     sum[0] += squares ? b->kernels->sumsq(data.eta, n, 1) : b->kernels->sum(data.eta, n);

@@ -18,24 +18,11 @@ const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, c
     const void *from = (const char *)array + (size_t)first * adamod__type_size(type);
     if (type == compute) return from;
     const real_kernels *k = adamod__reals(kernels, compute);
-    switch (type) {
-        case ADAMOD_BF16: k->load_bf16(buffer, from, n); break;
-        case ADAMOD_F16: k->load_f16(buffer, from, n); break;
-        case ADAMOD_F32:
-            for (size_t i = 0; i < n; i++) {
-                float x;
-                memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
-                ((double *)buffer)[i] = (double)x;
-            }
-            break;
-        case ADAMOD_F64:
-            for (size_t i = 0; i < n; i++) {
-                double x;
-                memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
-                ((float *)buffer)[i] = (float)x;
-            }
-            break;
-        case ADAMOD_Q8: break; /* states alone: adamod__read_state */
+    if (type == ADAMOD_BF16) k->load_bf16(buffer, from, n);
+    if (type == ADAMOD_F16) k->load_f16(buffer, from, n);
+    for (size_t i = 0; type == ADAMOD_F32 && i < n; i++) ((double *)buffer)[i] = adamod__real_at(ADAMOD_F32, from, i);
+    for (size_t i = 0; type == ADAMOD_F64 && i < n; i++) {
+        ((float *)buffer)[i] = (float)adamod__real_at(ADAMOD_F64, from, i);
     }
     return buffer;
 }
@@ -100,18 +87,7 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
 static double adamod__distance_squared(adamod_type type, const void *a, const void *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        double d;
-        if (type == ADAMOD_F64) {
-            double x, y;
-            memcpy(&x, (const char *)a + i * sizeof x, sizeof x);
-            memcpy(&y, (const char *)b + i * sizeof y, sizeof y);
-            d = x - y;
-        } else {
-            float x, y;
-            memcpy(&x, (const char *)a + i * sizeof x, sizeof x);
-            memcpy(&y, (const char *)b + i * sizeof y, sizeof y);
-            d = (double)x - (double)y;
-        }
+        const double d = adamod__real_at(type, a, i) - adamod__real_at(type, b, i);
         sum += d * d;
     }
     return sum;
@@ -204,7 +180,7 @@ double adamod__state_number(const work *w, const block_source *b, int state, int
     double buffer[1];
     const void *at =
         adamod__read_block(w->kernels, b->compute, b->item->span->state[state], b->state_type, i, 1, buffer);
-    return b->compute == ADAMOD_F64 ? *(const double *)at : (double)*(const float *)at;
+    return adamod__real_at(b->compute, at, 0);
 }
 
 void adamod__set_state_number(const work *w, const block_source *b, int state, int64_t i, double value) {
@@ -221,6 +197,21 @@ void adamod__set_state_number(const work *w, const block_source *b, int state, i
     }
 }
 
+block adamod__load_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
+                         const void *u, bool shaped, adamod__coef_f64 *coef) {
+    const adamod_span *x = b->item->span;
+    block data = {.n = n, .g = u};
+    if (u || shaped) coef->gscale = 1;
+    if (!u && shaped) data.g = adamod__gradient(w, b, first, n, buffer);
+    else if (!u) data.g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
+    data.p = adamod__param(w, b, first, n, buffer);
+    void **state[KERNEL_STATES] = {&data.m, &data.v, &data.s, &data.t, &data.u};
+    for (int i = 0; i < KERNEL_STATES; i++) {
+        if (b->state[i]) *state[i] = adamod__read_state(w, b, i, first, n, buffer->state[i]);
+    }
+    return data;
+}
+
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
                           const void *u, const block_rates *rates, stats_counts *counts) {
     if (b->low && !u && !b->transform && !counts) {
@@ -229,18 +220,8 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     }
     const adamod_span *x = b->item->span;
     adamod__coef_f64 coef = *b->coef;
-    block data = {.n = n, .g = u};
-    if (u || b->transform || counts) {
-        if (!u) data.g = adamod__gradient(w, b, first, n, buffer);
-        coef.gscale = 1;
-    } else {
-        data.g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
-    }
-    data.p = adamod__param(w, b, first, n, buffer);
-    void **state[KERNEL_STATES] = {&data.m, &data.v, &data.s, &data.t, &data.u};
-    for (int i = 0; i < KERNEL_STATES; i++) {
-        if (b->state[i]) *state[i] = adamod__read_state(w, b, i, first, n, buffer->state[i]);
-    }
+    block data = adamod__load_block(w, b, first, n, buffer, u, b->transform || counts, &coef);
+    void *const state[KERNEL_STATES] = {data.m, data.v, data.s, data.t, data.u};
     if (counts) { /* else there may be more elements than a buffer has */
         data.eta = buffer->eta;
         data.step = buffer->step;
@@ -249,7 +230,7 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
         b->update.plain(&data, &coef);
     }
     for (int i = 0; i < KERNEL_STATES; i++) {
-        if (*state[i] && b->state_type != b->compute) adamod__write_state(w, b, i, first, n, *state[i]);
+        if (state[i] && b->state_type != b->compute) adamod__write_state(w, b, i, first, n, state[i]);
     }
     if (x->param_type != b->compute) {
         adamod__write_block(w->kernels, b->compute, x->param, x->param_type, first, n, data.p,
@@ -279,11 +260,11 @@ size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk) {
     return low;
 }
 
-/* Room for one item more or less is not worth a call of the allocator at every step. */
-static void *adamod__grow(void *old, size_t *capacity, size_t needed, size_t size) {
-    if (needed <= *capacity) return old;
-    void *grown = adamod__resize(old, needed, size);
-    if (grown) *capacity = needed;
+/* Makes room for n elements, if there is not enough. */
+static void *adamod__grow(void *old, size_t *capacity, size_t n, size_t size) {
+    if (n <= *capacity) return old;
+    void *grown = adamod__resize(old, n, size);
+    if (grown) *capacity = n;
     return grown;
 }
 
@@ -334,24 +315,19 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
     for (size_t i = 0; i < w->n; i++) chunks += (w->items[i].span->count + space->chunk - 1) / space->chunk;
     size_t items = space->items, more = space->items, most = space->items;
     void *p;
-    if (!(p = adamod__grow(space->first_chunk, &items, w->n + 1, sizeof *space->first_chunk))) goto failed;
-    space->first_chunk = p;
-    if (!(p = adamod__grow(space->coef_of, &more, w->n + 1, sizeof *space->coef_of))) goto failed;
-    space->coef_of = p;
-    if (!(p = adamod__grow(space->sources, &most, w->n + 1, sizeof *space->sources))) goto failed;
-    space->sources = p;
-    space->items = items;
-    if (!(p = adamod__grow(space->coefs, &space->n_coefs, coefs + 1, sizeof *space->coefs))) goto failed;
-    space->coefs = p;
-    if (!(p = adamod__grow(space->partial, &space->chunks, (size_t)chunks + 1, 2 * sizeof *space->partial)))
-        goto failed;
-    space->partial = p;
-    if (!adamod__reserve_workspace(w, space)) goto failed;
-    if (!space->caller.buffer && !(space->caller.buffer = aligned_alloc(64, sizeof *space->caller.buffer))) goto failed;
-    if (w->stats && !space->caller.counts && !(space->caller.counts = malloc(sizeof *space->caller.counts)))
-        goto failed;
-    return ADAMOD_OK;
-failed:
+#define GROW(array, capacity, n, each)                                                                                 \
+    ((p = adamod__grow(space->array, capacity, n, (each) * sizeof *space->array)) && (space->array = p))
+    if (GROW(first_chunk, &items, w->n + 1, 1) && GROW(coef_of, &more, w->n + 1, 1) &&
+        GROW(sources, &most, w->n + 1, 1)) {
+        space->items = items;
+        const bool all = GROW(coefs, &space->n_coefs, coefs + 1, 1) &&
+                         GROW(partial, &space->chunks, (size_t)chunks + 1, 2) && adamod__reserve_workspace(w, space);
+        thread_memory *own = &space->caller;
+        if (all && !own->buffer) own->buffer = aligned_alloc(64, sizeof *own->buffer);
+        if (all && w->stats && !own->counts) own->counts = malloc(sizeof *own->counts);
+        if (all && own->buffer && (own->counts || !w->stats)) return ADAMOD_OK;
+    }
+#undef GROW
     return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory updating %zu arrays", w->n);
 }
 
@@ -455,14 +431,6 @@ void adamod__add_partial(const work *w, const work_space *space) {
 
 /* ---- sums over gradients ---- */
 
-typedef double (*reduce_fn)(const real_kernels *k, const void *g, size_t n, double scale);
-static double adamod__reduce_sumsq(const real_kernels *k, const void *g, size_t n, double s) {
-    return k->sumsq(g, n, s);
-}
-static double adamod__reduce_maxabs(const real_kernels *k, const void *g, size_t n, double s) {
-    return k->maxabs(g, n, s);
-}
-
 typedef struct reduce_context {
     work_context base;
     double scale; /* besides each item's own */
@@ -481,14 +449,14 @@ static void adamod__reduce_chunk(void *context, int64_t chunk, int thread) {
     const adamod_span *x = item->span;
     const adamod_type compute = x->grad_type == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32;
     const real_kernels *k = adamod__reals(c->base.w->kernels, compute);
-    const reduce_fn reduce = c->largest ? adamod__reduce_maxabs : adamod__reduce_sumsq;
+    double (*const reduce)(const void *, size_t, double) = c->largest ? k->maxabs : k->sumsq;
     double *buffer = adamod__memory_of(&c->base, thread).buffer->g;
     const double scale = item->grad_scale * c->scale;
     double sum = 0;
     for (int64_t at = first; at < last; at += BLOCK) {
         const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
         const void *g = adamod__read_block(c->base.w->kernels, compute, x->grad, x->grad_type, at, n, buffer);
-        sum = adamod__combine(sum, reduce(k, g, n, c->outside ? 1 : scale), c->largest);
+        sum = adamod__combine(sum, reduce(g, n, c->outside ? 1 : scale), c->largest);
     }
     c->base.space->partial[chunk] = c->outside ? sum * (scale * scale) : sum;
 }

@@ -51,6 +51,11 @@ void *adamod__param(const work *w, const block_source *b, int64_t first, size_t 
 /* The gradient as the rule sees it: scaled, clipped, with L2 decay. */
 const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer);
 
+/* A block's arrays as a kernel takes them, converted into buffer where types ask for it. u, if not NULL, replaces the gradient.
+ * shaped: scaled, clipped and with L2 decay; coef, a copy of b's, then has gscale 1. */
+block adamod__load_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
+                         const void *u, bool shaped, adamod__coef_f64 *coef);
+
 /* Updates n elements; n <= BLOCK unless kernels work on all arrays in place. u, if not NULL, is used instead of the
  * gradient; rates are then its learning rates before and after a bound, if any. */
 typedef struct block_rates {

@@ -46,10 +46,6 @@ static pass adamod__pass(const work_context *c, int64_t chunk) {
     return p;
 }
 
-static double adamod__real_at(adamod_type type, const void *at) {
-    return type == ADAMOD_F64 ? *(const double *)at : (double)*(const float *)at;
-}
-
 static double adamod__average(const pass *p, double old, double mean) {
     const double x = p->coef->beta2 * old + p->coef->beta2c * (mean + p->coef->eps);
     return adamod__saturated(x, p->source.state_type == ADAMOD_F64);
@@ -82,8 +78,8 @@ static void adamod__unfactored_v(const pass *p, int64_t at, size_t n, const void
     void *v = (void *)(uintptr_t)adamod__read_block(p->w->kernels, b->compute, b->state[1], b->state_type, at, n,
                                                     buffer->state[1]);
     for (size_t i = 0; i < n; i++) {
-        const double x = adamod__real_at(b->compute, adamod__at(p, g, (int64_t)i));
-        const double new = adamod__average(p, adamod__real_at(b->compute, adamod__at(p, v, (int64_t)i)), x * x);
+        const double x = adamod__real_at(b->compute, g, i);
+        const double new = adamod__average(p, adamod__real_at(b->compute, v, i), x * x);
         if (b->compute == ADAMOD_F64) ((double *)v)[i] = new;
         else ((float *)v)[i] = (float)new;
     }

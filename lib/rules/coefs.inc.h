@@ -8,7 +8,7 @@
 /* 1 with the momental bound, else 0. */
 static ADAMOD__DEVICE int adamod__bounded(const double *o) { return o[OPT_BOUND] == BOUND_MOMENTAL; }
 
-/* What the coefficients are before COEFS: options of the same names, no bias corrections, and of BOUNDABLE's variants the
+/* The coefficients before COEFS: options of the same names, no bias corrections, and of BOUNDABLE's variants the
  * one with the bound if it is set. Options that a rule does not have are 0. */
 static ADAMOD__DEVICE void adamod__option_coefs(const double *o, adamod__coef_f64 *c) {
     c->lr = o[OPT_LR];

@@ -1,4 +1,4 @@
-/* What Prodigy's drivers for the CPU and for GPUs share: d, and how it changes. See rules/prodigy.inc.h. */
+/* Shared by Prodigy's drivers for the CPU and for GPUs: d, and how it changes. See rules/prodigy.inc.h. */
 #ifndef ADAMOD_PRODIGY_H
 #define ADAMOD_PRODIGY_H
 
@@ -45,7 +45,7 @@ static ADAMOD__DEVICE inline void adamod__prodigy_estimate(const double *o, doub
     x->d = grown < x->most ? grown : x->most;
 }
 
-/* Puts the new d into them. What is left of eps must not become 0 in f32. */
+/* Puts the new d into them. The rest of eps must not become 0 in f32. */
 static ADAMOD__DEVICE inline void adamod__prodigy_end(double d, adamod__coef_f64 *c) {
     c->eps = fmax(c->eps * d, 1e-37);
 }

@@ -8,9 +8,9 @@
  *
  *   e = d_coef r / (sum of |s|)        d_max = max(d_max, e)        d' = min(d_max, growth_rate d), or d_max while d is d0
  *
- * p0 is where the array began. What it is divided by, d, makes a d / (sqrt(v) + d' eps) a learning rate as Adam's: statistics
- * show it, and the momental bound is on it. Where lr is 0, m, v and s stay, and the sums leave the array out. The driver
- * (../prodigy.c) puts d into the coefficients, and lets the formula run first with SUMS_FLAG set, which leaves what is to be
+ * p0 is the parameter at the start. The division by d makes a d / (sqrt(v) + d' eps) a learning rate like Adam's: statistics
+ * show it, and the momental bound is on it. If lr is 0, m, v and s stay, and the sums leave the array out. The driver
+ * (../prodigy.c) puts d into the coefficients, and lets the formula run first with SUMS_FLAG set, which leaves the numbers to be
  * summed and stores nothing. */
 #ifdef ADAMOD_RULE_NAME
 

@@ -3,11 +3,11 @@
  *   LOAD_BF16(in)                     the same for bf16
  *   ROUND_BF16(x, add)                the bits of x with add added, or of a NaN that stays one: the upper halves are bf16
  *   STORE_UPPER(out, bits)            the upper halves of bits
- *   JOIN_UPPER(even, odd)             those of two, in turns
+ *   JOIN_UPPER(even, odd)             the upper halves of two, in turns
  * or else they are defined here. If WIDTH is not 1, it must define
  *   SPREAD_LOW(x), SPREAD_HIGH(x)     the lower half of x's lanes, or the upper, each twice
  * and may define, if every NaN result is quiet and has the payload of an operand or none,
- *   NANS, NANS_IN(x, y), ANY(nans)    a mask of those lanes in which x or y is a NaN; whether there is one */
+ *   NANS, NANS_IN(x, y), ANY(nans)    a mask of the lanes in which x or y is a NaN; whether there is one */
 
 #define BITS NAME(bits)
 #define HALF NAME(half)
@@ -83,8 +83,8 @@ INLINE V NAME(follow_bf16)(V master, const uint16_t *param) {
     return NAME(from_bits)(CHOOSE(differs >> 16 == 0u, NAME(load_bits)(&master), x));
 }
 
-/* 2 * WIDTH elements at once, those with even numbers and those with odd ones, which are halves of the same words: of
- * vectors, that takes half of the instructions. */
+/* 2 * WIDTH elements at once: those with even numbers and those with odd ones, which are halves of the same words. That takes
+ * half of the instructions for vectors. */
 typedef struct NAME(pair) {
     V even, odd;
 } NAME(pair);
@@ -116,7 +116,7 @@ INLINE void NAME(bf16_pair_out)(uint16_t *out, V even, V odd, BITS add_even, BIT
 #endif
 }
 
-/* The random bits of the four that each of the elements from first on is one of: see half.h. */
+/* Random bits are drawn for four elements at a time (half.h). For each of the elements from first on, the bits of its four. */
 INLINE BITS NAME(random_mix)(BITS x) {
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
     x = (x ^ (x >> 13)) * 0xc2b2ae35u;
@@ -131,8 +131,8 @@ INLINE BITS NAME(random_hash)(uint32_t first, uint32_t key) {
     return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
 }
 
-/* The same for WIDTH times four: a lane for each. SPREAD_LOW gives those of the first pair's even elements, which are
- * those of its odd ones, too; SPREAD_HIGH those of the second pair's. */
+/* The bits of WIDTH fours, one in each lane. SPREAD_LOW gives those of the first pair's even elements, which are also those of
+ * its odd ones; SPREAD_HIGH those of the second pair. */
 INLINE BITS NAME(random_fours)(uint32_t first, uint32_t key) {
     static const uint32_t steps[16] = {FOUR_FROM(0u), FOUR_FROM(4u), FOUR_FROM(8u), FOUR_FROM(12u)};
     return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
@@ -145,7 +145,7 @@ INLINE BITS NAME(random_fours)(uint32_t first, uint32_t key) {
 #undef FOUR_TIMES
 #undef FOUR_FROM
 
-/* 16 of an array's own for each, from them. */
+/* 16 random bits for each element, which differ between arrays (slot). */
 #define FOUR(a, b, c, d, slot)                                                                                         \
     ADAMOD__RANDOM_FACTOR(a, slot), ADAMOD__RANDOM_FACTOR(b, slot), ADAMOD__RANDOM_FACTOR(c, slot),                    \
         ADAMOD__RANDOM_FACTOR(d, slot)

@@ -91,12 +91,16 @@ typedef struct ELEMENT {
 #define L2 2
 #define AHEAD(pointer, i, write, cache)                                                                                \
     if (WIDTH > 1) __builtin_prefetch((const char *)((pointer) + (i)) + 1024, write, cache)
-#define STATES_AHEAD(states, i, cache)                                                                                 \
-    if ((states)&M) AHEAD(m, i, 1, cache);                                                                             \
-    if ((states)&VV) AHEAD(v, i, 1, cache);                                                                            \
-    if ((states)&S) AHEAD(s, i, 1, cache);                                                                             \
-    if ((states)&T) AHEAD(t, i, 1, cache);                                                                             \
-    if ((states)&U) AHEAD(u, i, 1, cache)
+#define STATE_AHEAD(name, slot, i, cache) AHEAD(name, i, 1, cache)
+/* Does something for each state that a kernel has: DO(name, slot of its random numbers, ...). */
+#define EACH_STATE(states, DO, ...)                                                                                    \
+    if ((states)&M) DO(m, 1, __VA_ARGS__);                                                                             \
+    if ((states)&VV) DO(v, 2, __VA_ARGS__);                                                                            \
+    if ((states)&S) DO(s, 3, __VA_ARGS__);                                                                             \
+    if ((states)&T) DO(t, 4, __VA_ARGS__);                                                                             \
+    if ((states)&U) DO(u, 5, __VA_ARGS__)
+#define LOAD_STATE(name, slot, i) x.name = LOAD(name, i)
+#define STORE_STATE(name, slot, i) STORE(name, i, x.name)
 
 /* No store can alias a copy of the coefficients, so it stays in registers. With SUMS_FLAG, only eta and step are stored. */
 #define LOOP(formula, states, stats)                                                                                   \
@@ -110,23 +114,15 @@ typedef struct ELEMENT {
         x.m = x.v = x.s = x.t = x.u = x.eta = x.step = (V){0};                                                         \
         AHEAD(p, i, 1, L2);                                                                                            \
         AHEAD(g, i, 0, L2);                                                                                            \
-        STATES_AHEAD(states, i, L2);                                                                                   \
+        EACH_STATE(states, STATE_AHEAD, i, L2);                                                                        \
         x.p = LOAD(p, i);                                                                                              \
         x.g = LOAD(g, i) * k.gscale;                                                                                   \
-        if ((states)&M) x.m = LOAD(m, i);                                                                              \
-        if ((states)&VV) x.v = LOAD(v, i);                                                                             \
-        if ((states)&S) x.s = LOAD(s, i);                                                                              \
-        if ((states)&T) x.t = LOAD(t, i);                                                                              \
-        if ((states)&U) x.u = LOAD(u, i);                                                                              \
+        EACH_STATE(states, LOAD_STATE, i);                                                                             \
         if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
         x = formula(x, &k);                                                                                            \
         if (!(stats) || !(k.flag & SUMS_FLAG)) {                                                                       \
             STORE(p, i, x.p);                                                                                          \
-            if ((states)&M) STORE(m, i, x.m);                                                                          \
-            if ((states)&VV) STORE(v, i, x.v);                                                                         \
-            if ((states)&S) STORE(s, i, x.s);                                                                          \
-            if ((states)&T) STORE(t, i, x.t);                                                                          \
-            if ((states)&U) STORE(u, i, x.u);                                                                          \
+            EACH_STATE(states, STORE_STATE, i);                                                                        \
         }                                                                                                              \
         if (stats) {                                                                                                   \
             STORE(eta, i, x.eta);                                                                                      \
@@ -142,8 +138,8 @@ typedef struct NAME(sizes) {
     size_t p, g, state, half;
 } NAME(sizes);
 
-/* Whole vectors, of which the loop takes so many elements at a time, in place; the rest through a padded copy, so that
- * every element meets the same instructions. */
+/* Runs the loop, which takes at_once elements at a time, in place on as many as it can; on the rest through a padded copy,
+ * so that every element meets the same instructions. */
 static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(const block *, const COEF *),
                       size_t at_once, NAME(sizes) of) {
     const COEF k = NAME(narrow)(c);
@@ -180,29 +176,25 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
 #include "kernels/cpu/convert.inc.h"
 
 #ifdef CONVERT_F32
-/* The same loop over bf16 arrays, converted on the way, two pairs of vectors at a time: random numbers are drawn once for
- * all of them. */
-#define PAIR_IN(name, array)                                                                                           \
+/* A loop like LOOP over bf16 arrays, which converts two pairs of vectors at a time and draws random numbers once for all of
+ * them. */
+#define PAIR_IN(name, slot, x)                                                                                         \
     do {                                                                                                               \
-        const NAME(pair) pair = NAME(bf16_pair_in)((array) + at);                                                      \
+        const NAME(pair) pair = NAME(bf16_pair_in)((name) + at);                                                       \
         x[0].name = pair.even;                                                                                         \
         x[1].name = pair.odd;                                                                                          \
     } while (0)
-#define PAIR_OUT(name, array, slot, nans)                                                                              \
+#define PAIR_OUT(name, slot, nans)                                                                                     \
     NAME(bf16_pair_out)                                                                                                \
-    ((array) + at, x[0].name, x[1].name, NAME(random_pair_half)(hash, (uint32_t)at, slot, 0),                          \
+    ((name) + at, x[0].name, x[1].name, NAME(random_pair_half)(hash, (uint32_t)at, slot, 0),                           \
      NAME(random_pair_half)(hash, (uint32_t)at, slot, 1), nans)
 #define PAIRS_OUT(states, nans)                                                                                        \
-    PAIR_OUT(p, p, 0, nans);                                                                                           \
-    if ((states)&M) PAIR_OUT(m, m, 1, nans);                                                                           \
-    if ((states)&VV) PAIR_OUT(v, v, 2, nans);                                                                          \
-    if ((states)&S) PAIR_OUT(s, s, 3, nans);                                                                           \
-    if ((states)&T) PAIR_OUT(t, t, 4, nans);                                                                           \
-    if ((states)&U) PAIR_OUT(u, u, 5, nans)
+    PAIR_OUT(p, 0, nans);                                                                                              \
+    EACH_STATE(states, PAIR_OUT, nans)
 
-/* Whether there may be a NaN that needs care when it is stored. Those of bf16 arrays have nothing in their lower halves,
- * to which random bits are added, and operations keep it so and make them quiet: so where all is COMPUTED, none does
- * unless a coefficient is one. Otherwise they are looked for. */
+/* Whether there may be a NaN that rounding at random could change into another number. The NaNs of bf16 arrays have zeros in
+ * their lower halves, to which the random bits are added; operations keep the zeros and make NaNs quiet. So if all is
+ * COMPUTED, only the NaN of a coefficient needs care. Otherwise all numbers are tested. */
 #ifdef NANS
 INLINE int NAME(coef_is_nan)(const COEF *k) {
 #define IS_NAN(name) || k->name != k->name
@@ -210,14 +202,11 @@ INLINE int NAME(coef_is_nan)(const COEF *k) {
 #undef IS_NAN
 }
 
+#define ADD_NANS(name, slot, x) nans |= NANS_IN((x)[0].name, (x)[1].name)
 INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
     if (states & COMPUTED) return coef_is_nan;
     NANS nans = NANS_IN(x[0].p, x[1].p);
-    if (states & M) nans |= NANS_IN(x[0].m, x[1].m);
-    if (states & VV) nans |= NANS_IN(x[0].v, x[1].v);
-    if (states & S) nans |= NANS_IN(x[0].s, x[1].s);
-    if (states & T) nans |= NANS_IN(x[0].t, x[1].t);
-    if (states & U) nans |= NANS_IN(x[0].u, x[1].u);
+    EACH_STATE(states, ADD_NANS, x);
     return ANY(nans);
 }
 #else
@@ -241,14 +230,10 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
         x[1] = x[0];                                                                                                   \
         AHEAD(p, at, 1, L1);                                                                                           \
         AHEAD(g, at, 0, L1);                                                                                           \
-        STATES_AHEAD(states, at, L1);                                                                                  \
-        PAIR_IN(p, p);                                                                                                 \
-        PAIR_IN(g, g);                                                                                                 \
-        if ((states)&M) PAIR_IN(m, m);                                                                                 \
-        if ((states)&VV) PAIR_IN(v, v);                                                                                \
-        if ((states)&S) PAIR_IN(s, s);                                                                                 \
-        if ((states)&T) PAIR_IN(t, t);                                                                                 \
-        if ((states)&U) PAIR_IN(u, u);                                                                                 \
+        EACH_STATE(states, STATE_AHEAD, at, L1);                                                                       \
+        PAIR_IN(p, 0, x);                                                                                              \
+        PAIR_IN(g, 0, x);                                                                                              \
+        EACH_STATE(states, PAIR_IN, x);                                                                                \
         BF16_ONE(formula, x[0]);                                                                                       \
         BF16_ONE(formula, x[1]);                                                                                       \
         if (__builtin_expect(NAME(any_nan)(x, states, coef_is_nan), 0)) {                                              \
@@ -287,7 +272,7 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
         x.m = x.v = x.s = x.t = x.u = x.eta = x.step = (V){0};                                                         \
         AHEAD(p, i, 1, L1);                                                                                            \
         AHEAD(half, i, 1, L1);                                                                                         \
-        STATES_AHEAD(states, i, L1);                                                                                   \
+        EACH_STATE(states, STATE_AHEAD, i, L1);                                                                        \
         x.p = NAME(follow_bf16)(LOAD(p, i), half + i);                                                                 \
         if (half_g) {                                                                                                  \
             AHEAD(g16, i, 0, L1);                                                                                      \
@@ -296,20 +281,12 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
             AHEAD(g, i, 0, L1);                                                                                        \
             x.g = LOAD(g, i) * k.gscale;                                                                               \
         }                                                                                                              \
-        if ((states)&M) x.m = LOAD(m, i);                                                                              \
-        if ((states)&VV) x.v = LOAD(v, i);                                                                             \
-        if ((states)&S) x.s = LOAD(s, i);                                                                              \
-        if ((states)&T) x.t = LOAD(t, i);                                                                              \
-        if ((states)&U) x.u = LOAD(u, i);                                                                              \
+        EACH_STATE(states, LOAD_STATE, i);                                                                             \
         if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
         x = formula(x, &k);                                                                                            \
         STORE(p, i, x.p);                                                                                              \
         NAME(bf16_out)(half + i, x.p, NAME(to_nearest)(x.p));                                                          \
-        if ((states)&M) STORE(m, i, x.m);                                                                              \
-        if ((states)&VV) STORE(v, i, x.v);                                                                             \
-        if ((states)&S) STORE(s, i, x.s);                                                                              \
-        if ((states)&T) STORE(t, i, x.t);                                                                              \
-        if ((states)&U) STORE(u, i, x.u);                                                                              \
+        EACH_STATE(states, STORE_STATE, i);                                                                            \
     }
 
 #define LOW_KERNELS(name, states)                                                                                      \
@@ -388,7 +365,7 @@ static double NAME(maxabs_each)(const void *g, size_t first, size_t n, double sc
     return most;
 }
 
-/* In vectors as long as everything is finite: x - x is not 0 elsewhere. The largest times the scale is the largest product. */
+/* In vectors as long as everything is finite, since x - x is not 0 otherwise. The largest times the scale is the largest product. */
 static double NAME(maxabs)(const void *g, size_t n, double scale) {
     const REAL *from = g;
     V most = {0}, other = {0};
@@ -399,7 +376,7 @@ static double NAME(maxabs)(const void *g, size_t n, double scale) {
         most = GREATER(most, GREATER(x, negative));
     }
     REAL lanes[WIDTH], others[WIDTH], largest = 0;
-    STORE(lanes, 0, most); /* of what memcpy reads, gcc keeps no copy in a register */
+    STORE(lanes, 0, most); /* gcc would keep no copy of it in a register for memcpy */
     STORE(others, 0, other);
     for (int j = 0; j < WIDTH; j++) {
         if (others[j] != 0) return NAME(maxabs_each)(g, 0, n, scale, 0);
@@ -514,7 +491,11 @@ static const real_kernels NAME(table) = {
 #undef LOOP
 #undef AHEAD
 #undef ALL_REAL
-#undef STATES_AHEAD
+#undef STATE_AHEAD
+#undef EACH_STATE
+#undef LOAD_STATE
+#undef STORE_STATE
+#undef ADD_NANS
 #undef L1
 #undef L2
 #undef PAIR_IN

@@ -6,7 +6,7 @@
 #include "kernels/q8.h"
 
 /* An update's cut: threads of a block, groups of four elements of each thread, blocks that a multiprocessor must hold, and
- * whether blocks stay for several tiles. Where a warp takes Q8_BLOCK elements at a time: rounds in a tile, elements from
+ * whether blocks stay for several tiles. If a warp takes Q8_BLOCK elements at a time: rounds in a tile, elements from
  * one round to the next, and from a warp's first to the next warp's first. */
 template <int THREADS, int GROUPS, int BLOCKS, bool STAY> struct cut {
     enum { threads = THREADS, groups = GROUPS, blocks = BLOCKS, stay = STAY, tile = 4 * GROUPS * THREADS };
