@@ -44,9 +44,9 @@ static adamod_status st_malformed(const st_parser *ps, const char *format, ...) 
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (!ps->tensor) return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT, "header byte %zu: %s", ps->pos, text);
-    return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT, "header byte %zu, tensor \"%s\": %s", ps->pos,
-                           adamod__st_quote(ps->tensor).text, text);
+    if (!ps->tensor) return adamod__st_malformed(ps->path, "header byte %zu: %s", ps->pos, text);
+    return adamod__st_malformed(ps->path, "header byte %zu, tensor \"%s\": %s", ps->pos,
+                                adamod__st_quote(ps->tensor).text, text);
 }
 
 static adamod_status st_unexpected(const st_parser *ps, const char *expected) {
@@ -233,17 +233,18 @@ static adamod_status st_check_entry(const char *path, const adamod__st_entry *e,
     st_quoted name = adamod__st_quote(e->name);
     uint64_t bytes;
     if (e->begin > e->end || e->end > data_size)
-        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                               "tensor \"%s\": data_offsets [%" PRIu64 ", %" PRIu64 "] are not a range within %" PRIu64
-                               " bytes of data",
-                               name.text, e->begin, e->end, data_size);
+        return adamod__st_malformed(path,
+                                    "tensor \"%s\": data_offsets [%" PRIu64 ", %" PRIu64
+                                    "] are not a range within %" PRIu64 " bytes of data",
+                                    name.text, e->begin, e->end, data_size);
     const char *why = adamod__st_tensor_bytes(e->dtype, e->ndim, e->shape, &bytes);
-    if (why) return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "tensor \"%s\": %s", name.text, why);
+    if (why) return adamod__st_malformed(path, "tensor \"%s\": %s", name.text, why);
     if (bytes != e->end - e->begin)
-        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                               "tensor \"%s\": data_offsets [%" PRIu64 ", %" PRIu64 "] hold %" PRIu64
-                               " bytes, shape and dtype %s need %" PRIu64,
-                               name.text, e->begin, e->end, e->end - e->begin, adamod__st_dtype_name(e->dtype), bytes);
+        return adamod__st_malformed(path,
+                                    "tensor \"%s\": data_offsets [%" PRIu64 ", %" PRIu64 "] hold %" PRIu64
+                                    " bytes, shape and dtype %s need %" PRIu64,
+                                    name.text, e->begin, e->end, e->end - e->begin, adamod__st_dtype_name(e->dtype),
+                                    bytes);
     return ADAMOD_OK;
 }
 
@@ -340,11 +341,11 @@ static adamod_status st_check_sum(const char *path, char *json, size_t len, int 
     sum = adamod__crc32(sum, "00000000", 8);
     sum = adamod__crc32(sum, digits + 8, len - before - 8);
     if (st_parse_sum(digits, &expected) && !ADAMOD__ST_DIFFER(sum, expected)) return ADAMOD_OK;
-    return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                           "damaged: the header's CRC-32 is %08" PRIx32 ", its " ADAMOD__ST_SUM " says '%s'", sum,
-                           adamod__st_quote((const char[]){digits[0], digits[1], digits[2], digits[3], digits[4],
-                                                           digits[5], digits[6], digits[7], '\0'})
-                               .text);
+    return adamod__st_malformed(path, "damaged: the header's CRC-32 is %08" PRIx32 ", its " ADAMOD__ST_SUM " says '%s'",
+                                sum,
+                                adamod__st_quote((const char[]){digits[0], digits[1], digits[2], digits[3], digits[4],
+                                                                digits[5], digits[6], digits[7], '\0'})
+                                    .text);
 }
 
 /* Requires both checksums or none, so that no changed bit can turn a file into one without checksums. */
@@ -353,14 +354,13 @@ static adamod_status st_check_sums(const st_parser *ps, int sum_found) {
     uint32_t sum;
     if (!sum_found && !ps->sum_seen && !ps->sums) return ADAMOD_OK;
     if (!sum_found || !ps->sum_seen || !ps->sums)
-        return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT,
-                               "damaged: __metadata__ has one of " ADAMOD__ST_SUM " and " ADAMOD__ST_SUMS
-                               ", expected both or none");
+        return adamod__st_malformed(ps->path, "damaged: __metadata__ has one of " ADAMOD__ST_SUM " and " ADAMOD__ST_SUMS
+                                              ", expected both or none");
     size_t n = strlen(ps->sums), good = 0;
     while (good < n / 8 && st_parse_sum(ps->sums + 8 * good, &sum)) good++;
     if (n == 8 * file->n_entries && good == file->n_entries) return ADAMOD_OK;
-    return adamod__st_fail(ps->path, ADAMOD_ERROR_FORMAT,
-                           "damaged: " ADAMOD__ST_SUMS " is not 8 digits for each of %zu tensors", file->n_entries);
+    return adamod__st_malformed(ps->path, "damaged: " ADAMOD__ST_SUMS " is not 8 digits for each of %zu tensors",
+                                file->n_entries);
 }
 
 /* Entries are sorted by the position of their data here. */
@@ -390,16 +390,15 @@ static adamod_status st_check_layout(const char *path, adamod__st_file *file, ui
     for (size_t i = 0; i < file->n_entries; i++) {
         const adamod__st_entry *e = &file->entries[i];
         if (e->begin != end)
-            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                                   "tensor \"%s\": begins at byte %" PRIu64 " of the data and %s, expected %" PRIu64,
-                                   adamod__st_quote(e->name).text, e->begin,
-                                   e->begin < end ? "overlaps the one before" : "leaves a hole", end);
+            return adamod__st_malformed(
+                path, "tensor \"%s\": begins at byte %" PRIu64 " of the data and %s, expected %" PRIu64,
+                adamod__st_quote(e->name).text, e->begin, e->begin < end ? "overlaps the one before" : "leaves a hole",
+                end);
         end = e->end;
     }
     if (end != data_size)
-        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                               "the tensors end at byte %" PRIu64 " of the data, which has %" PRIu64 " bytes", end,
-                               data_size);
+        return adamod__st_malformed(
+            path, "the tensors end at byte %" PRIu64 " of the data, which has %" PRIu64 " bytes", end, data_size);
     return ADAMOD_OK;
 }
 
@@ -407,13 +406,13 @@ static adamod_status st_check_names(const char *path, adamod__st_file *file) {
     adamod__st_sort(file->entries, file->n_entries, sizeof *file->entries, st_compare_names);
     for (size_t i = 1; i < file->n_entries; i++)
         if (!st_compare_names(&file->entries[i - 1], &file->entries[i]))
-            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "tensor \"%s\" appears twice",
-                                   adamod__st_quote(file->entries[i].name).text);
+            return adamod__st_malformed(path, "tensor \"%s\" appears twice",
+                                        adamod__st_quote(file->entries[i].name).text);
     adamod__st_sort(file->metadata, file->n_metadata, sizeof *file->metadata, adamod__st_compare_keys);
     for (size_t i = 1; i < file->n_metadata; i++)
         if (!adamod__st_compare_keys(&file->metadata[i - 1], &file->metadata[i]))
-            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "__metadata__ has \"%s\" twice",
-                                   adamod__st_quote(file->metadata[i].key).text);
+            return adamod__st_malformed(path, "__metadata__ has \"%s\" twice",
+                                        adamod__st_quote(file->metadata[i].key).text);
     return ADAMOD_OK;
 }
 
@@ -436,7 +435,7 @@ adamod_status adamod__st_parse_text(const char *path, char *json, size_t len, ui
     st_parser ps = {.path = path, .json = json, .len = len, .file = file};
     int sum_found = 0;
     file->text = json;
-    if (!len) return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "the header is empty");
+    if (!len) return adamod__st_malformed(path, "the header is empty");
     ADAMOD__TRY(st_check_sum(path, json, len, &sum_found));
     ADAMOD__TRY(st_parse_header(&ps, data_size));
     ADAMOD__TRY(st_check_sums(&ps, sum_found));

@@ -24,6 +24,8 @@
 /* Fail with a message that begins with the path. */
 adamod_status adamod__st_fail(const char *path, adamod_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+#define adamod__st_malformed(path, ...) adamod__st_fail(path, ADAMOD_ERROR_FORMAT, __VA_ARGS__)
+#define adamod__st_refuse(path, ...) adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, __VA_ARGS__)
 adamod_status adamod__st_fail_memory(const char *path);
 adamod_status adamod__st_fail_system(const char *path, int error, const char *doing);
 

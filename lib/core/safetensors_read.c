@@ -19,9 +19,8 @@ static adamod_status st_read_at(const char *path, int fd, uint64_t offset, void 
         const int error = adamod__file_read(fd, offset + done, at, piece, &got);
         if (error) return adamod__st_fail_system(path, error, "cannot read");
         if (got < piece)
-            return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                                   "ends at byte %" PRIu64 ", expected %" PRIu64 " more bytes", offset + done + got,
-                                   size - done - got);
+            return adamod__st_malformed(path, "ends at byte %" PRIu64 ", expected %" PRIu64 " more bytes",
+                                        offset + done + got, size - done - got);
         if (sum) *sum = adamod__crc32(*sum, at, (size_t)got);
     }
     return ADAMOD_OK;
@@ -34,18 +33,16 @@ static adamod_status st_read_length(const char *path, int fd, uint64_t most, uin
     if (!S_ISREG(st.st_mode)) return adamod__st_fail(path, ADAMOD_ERROR_IO, "not a regular file");
     *file_size = (uint64_t)st.st_size;
     if (*file_size < 8)
-        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT, "%" PRIu64 " bytes are too few for a safetensors file",
-                               *file_size);
+        return adamod__st_malformed(path, "%" PRIu64 " bytes are too few for a safetensors file", *file_size);
     ADAMOD__TRY(st_read_at(path, fd, 0, bytes, 8, NULL));
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | bytes[i];
     if (*length > *file_size - 8)
-        return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                               "header length %" PRIu64 " exceeds the file's %" PRIu64 " bytes", *length, *file_size);
+        return adamod__st_malformed(path, "header length %" PRIu64 " exceeds the file's %" PRIu64 " bytes", *length,
+                                    *file_size);
     if (*length <= most) return ADAMOD_OK;
-    return adamod__st_fail(path, ADAMOD_ERROR_FORMAT,
-                           "header length %" PRIu64 " exceeds the limit of %" PRIu64 " bytes%s", *length, most,
-                           most < ADAMOD__ST_MAX_HEADER ? " for what is to be read" : "");
+    return adamod__st_malformed(path, "header length %" PRIu64 " exceeds the limit of %" PRIu64 " bytes%s", *length,
+                                most, most < ADAMOD__ST_MAX_HEADER ? " for what is to be read" : "");
 }
 
 static adamod_status st_read_header(const char *path, int fd, uint64_t most, adamod__st_file *out) {
@@ -83,9 +80,9 @@ adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entr
     ADAMOD__TRY(st_read_at(file->path, file->fd, file->data_start + entry->begin, dst, entry->end - entry->begin,
                            file->summed ? &sum : NULL));
     if (!file->summed || !ADAMOD__ST_DIFFER(sum, entry->sum)) return ADAMOD_OK;
-    return adamod__st_fail(file->path, ADAMOD_ERROR_FORMAT,
-                           "damaged: tensor \"%s\": the CRC-32 of its data is %08" PRIx32 ", expected %08" PRIx32,
-                           adamod__st_quote(entry->name).text, sum, entry->sum);
+    return adamod__st_malformed(file->path,
+                                "damaged: tensor \"%s\": the CRC-32 of its data is %08" PRIx32 ", expected %08" PRIx32,
+                                adamod__st_quote(entry->name).text, sum, entry->sum);
 }
 
 void adamod__st_close(adamod__st_file *file) {

@@ -34,25 +34,23 @@ static void st_add_tensor(adamod__buffer *b, const adamod__st_tensor *t, uint64_
 }
 
 static adamod_status st_check_tensor(const char *path, const adamod__st_tensor *t, uint64_t *bytes) {
-    if (!t->name) return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "a tensor has no name");
+    if (!t->name) return adamod__st_refuse(path, "a tensor has no name");
     st_quoted name = adamod__st_quote(t->name);
     if (!adamod__st_utf8_valid(t->name))
-        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": the name is not UTF-8", name.text);
+        return adamod__st_refuse(path, "tensor \"%s\": the name is not UTF-8", name.text);
     if (!strcmp(t->name, "__metadata__"))
-        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "a tensor cannot have the name \"__metadata__\"");
+        return adamod__st_refuse(path, "a tensor cannot have the name \"__metadata__\"");
     if (!adamod__st_dtype_name(t->dtype))
-        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": unknown dtype %d", name.text,
-                               (int)t->dtype);
+        return adamod__st_refuse(path, "tensor \"%s\": unknown dtype %d", name.text, (int)t->dtype);
     if (t->ndim < 0 || t->ndim > ADAMOD_MAX_DIMS)
-        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": %d dimensions, expected 0 to %d", name.text,
-                               t->ndim, ADAMOD_MAX_DIMS);
+        return adamod__st_refuse(path, "tensor \"%s\": %d dimensions, expected 0 to %d", name.text, t->ndim,
+                                 ADAMOD_MAX_DIMS);
     for (int i = 0; i < t->ndim; i++)
         if (t->shape[i] < 0)
-            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT,
-                                   "tensor \"%s\": dimension %d is %" PRId64 ", expected >= 0", name.text, i,
-                                   t->shape[i]);
+            return adamod__st_refuse(path, "tensor \"%s\": dimension %d is %" PRId64 ", expected >= 0", name.text, i,
+                                     t->shape[i]);
     const char *why = adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, bytes);
-    return why ? adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": %s", name.text, why) : ADAMOD_OK;
+    return why ? adamod__st_refuse(path, "tensor \"%s\": %s", name.text, why) : ADAMOD_OK;
 }
 
 static int st_compare_order_names(const void *a, const void *b) {
@@ -77,16 +75,15 @@ static adamod_status st_order_tensors(const char *path, const adamod__st_tensor 
         uint64_t bytes = 0;
         ADAMOD__TRY(st_check_tensor(path, &tensors[i], &bytes));
         if (bytes > (uint64_t)INT64_MAX - ADAMOD__ST_MAX_HEADER - 8 - total)
-            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\": the data is too large for a file",
-                                   adamod__st_quote(tensors[i].name).text);
+            return adamod__st_refuse(path, "tensor \"%s\": the data is too large for a file",
+                                     adamod__st_quote(tensors[i].name).text);
         total += bytes;
         order[i] = &tensors[i];
     }
     adamod__st_sort(order, n, sizeof *order, st_compare_order_names);
     for (size_t i = 1; i < n; i++)
         if (!st_compare_order_names(&order[i - 1], &order[i]))
-            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" appears twice",
-                                   adamod__st_quote(order[i]->name).text);
+            return adamod__st_refuse(path, "tensor \"%s\" appears twice", adamod__st_quote(order[i]->name).text);
     adamod__st_sort(order, n, sizeof *order, st_compare_order);
     return ADAMOD_OK;
 }
@@ -94,13 +91,11 @@ static adamod_status st_order_tensors(const char *path, const adamod__st_tensor 
 static adamod_status st_check_metadata(const char *path, const adamod__st_pair *metadata, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const adamod__st_pair *m = &metadata[i];
-        if (!m->key || !m->value)
-            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata %zu has no key or no value", i);
+        if (!m->key || !m->value) return adamod__st_refuse(path, "metadata %zu has no key or no value", i);
         if (!adamod__st_utf8_valid(m->key) || !adamod__st_utf8_valid(m->value))
-            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" is not UTF-8",
-                                   adamod__st_quote(m->key).text);
+            return adamod__st_refuse(path, "metadata \"%s\" is not UTF-8", adamod__st_quote(m->key).text);
         if (!strcmp(m->key, ADAMOD__ST_SUM) || !strcmp(m->key, ADAMOD__ST_SUMS))
-            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\": the checksums are made here", m->key);
+            return adamod__st_refuse(path, "metadata \"%s\": the checksums are made here", m->key);
     }
     if (n < 2) return ADAMOD_OK;
     adamod__st_pair *sorted = n > SIZE_MAX / sizeof *sorted ? NULL : malloc(n * sizeof *sorted);
@@ -111,9 +106,7 @@ static adamod_status st_check_metadata(const char *path, const adamod__st_pair *
     for (size_t i = 1; i < n && !twice; i++)
         if (!adamod__st_compare_keys(&sorted[i - 1], &sorted[i])) twice = sorted[i].key;
     free(sorted);
-    return twice ? adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" appears twice",
-                                   adamod__st_quote(twice).text)
-                 : ADAMOD_OK;
+    return twice ? adamod__st_refuse(path, "metadata \"%s\" appears twice", adamod__st_quote(twice).text) : ADAMOD_OK;
 }
 
 /* The checksums come first, as zeros until they are known. */
@@ -154,8 +147,7 @@ static adamod_status st_make_header(const char *path, const adamod__st_pair *met
     plan->header_size = b.n;
     if (b.failed) return adamod__st_fail_memory(path);
     if (b.n - 8 > ADAMOD__ST_MAX_HEADER)
-        return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "the header would exceed the limit of %u bytes",
-                               ADAMOD__ST_MAX_HEADER);
+        return adamod__st_refuse(path, "the header would exceed the limit of %u bytes", ADAMOD__ST_MAX_HEADER);
     for (int i = 0; i < 8; i++) b.text[i] = (char)(unsigned char)((uint64_t)(b.n - 8) >> (8 * i) & 0xff);
     return ADAMOD_OK;
 }
@@ -230,8 +222,7 @@ static adamod_status st_check_data(const char *path, const adamod__st_tensor *te
         uint64_t bytes = 0;
         (void)adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes);
         if (bytes && !t->data)
-            return adamod__st_fail(path, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" has no data",
-                                   adamod__st_quote(t->name).text);
+            return adamod__st_refuse(path, "tensor \"%s\" has no data", adamod__st_quote(t->name).text);
     }
     return ADAMOD_OK;
 }

@@ -46,6 +46,8 @@ static adamod_status adamod__result(const adamod_optimizer *opt, adamod_status s
     return adamod__api_result(opt->api, status);
 }
 
+#define DEVICE_CALL(opt, function, ...) adamod__result(opt, (opt)->api->function((opt)->device, ##__VA_ARGS__))
+
 adamod_status adamod_cuda_status(void) {
     const adamod__device_api *api = adamod__load_cuda();
     int devices = 0;
@@ -53,7 +55,7 @@ adamod_status adamod_cuda_status(void) {
 }
 
 adamod_status adamod_cuda_device_at(int index, adamod_cuda_device *out) {
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     const adamod__device_api *api = adamod__load_cuda();
     return api ? adamod__api_result(api, api->describe(index, out)) : ADAMOD_ERROR_NO_CUDA;
 }
@@ -90,7 +92,7 @@ static void adamod__limits(const rule *r, device_limit limits[OPT_COUNT]) {
 }
 
 adamod_status adamod_create_on(adamod_optimizer **out, const char *rule_name, const char *device) {
-    if (!out || !device) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "create: %s is NULL", out ? "the device" : "out");
+    if (!out || !device) return adamod__refuse("create: %s is NULL", out ? "the device" : "out");
     if (strcmp(device, "cpu") == 0) return adamod_create(out, rule_name);
     int index;
     adamod_optimizer *opt;
@@ -123,23 +125,22 @@ const char *adamod_device(const adamod_optimizer *opt) { return !opt ? NULL : op
 /* ---- memory ---- */
 
 adamod_status adamod__device_alloc(const adamod_optimizer *opt, size_t bytes, void **out) {
-    return adamod__result(opt, opt->api->alloc(opt->device, bytes, out));
+    return DEVICE_CALL(opt, alloc, bytes, out);
 }
 
 adamod_status adamod__device_fill(const adamod_optimizer *opt, const tensor *t, const state_ref *s) {
     if (s->data == &t->span.master) {
-        return adamod__result(opt,
-                              opt->api->widen(opt->device, *s->data, t->span.param, t->span.param_type, t->span.count));
+        return DEVICE_CALL(opt, widen, *s->data, t->span.param, t->span.param_type, t->span.count);
     }
-    return adamod__result(opt, opt->api->fill(opt->device, *s->data, s->type, s->desc.count, s->desc.initial));
+    return DEVICE_CALL(opt, fill, *s->data, s->type, s->desc.count, s->desc.initial);
 }
 
 adamod_status adamod__device_in(const adamod_optimizer *opt, void *to, const void *from, size_t bytes) {
-    return adamod__result(opt, opt->api->copy_in(opt->device, to, from, bytes));
+    return DEVICE_CALL(opt, copy_in, to, from, bytes);
 }
 
 adamod_status adamod__device_out(const adamod_optimizer *opt, void *to, const void *from, size_t bytes) {
-    return adamod__result(opt, opt->api->copy_out(opt->device, to, from, bytes));
+    return DEVICE_CALL(opt, copy_out, to, from, bytes);
 }
 
 /* A name for the message; the array is a parameter or a gradient. */
@@ -203,8 +204,7 @@ static adamod_status adamod__push_schedules(adamod_optimizer *opt) {
             x->node[i % OPT_COUNT] = s ? all.n++ : -1;
             if (s) adamod__flatten(s, x->node[i % OPT_COUNT], &all);
         }
-        status =
-            adamod__result(opt, opt->api->set_schedules(opt->device, all.nodes, all.n, all.numbers, all.n_numbers));
+        status = DEVICE_CALL(opt, set_schedules, all.nodes, all.n, all.numbers, all.n_numbers);
     }
     free(all.nodes);
     free(all.numbers);
@@ -221,7 +221,7 @@ static adamod_status adamod__push_group(const adamod_optimizer *opt, int g) {
         to.value[o] = opt->values[g].value[o];
         to.value_type[o] = opt->values[g].type[o];
     }
-    return adamod__result(opt, opt->api->set_group(opt->device, g, &to));
+    return DEVICE_CALL(opt, set_group, g, &to);
 }
 
 static adamod_status adamod__push_groups(adamod_optimizer *opt) {
@@ -265,7 +265,7 @@ static adamod_status adamod__push_counts(const adamod_optimizer *opt) {
     if (!steps) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld counts", (long long)opt->n);
     for (int64_t i = 0; i < opt->n; i++) steps[i] = opt->tensors[i].span.step;
     const device_progress progress = {opt->steps, opt->skipped, opt->norm, steps};
-    const adamod_status status = adamod__result(opt, opt->api->set_progress(opt->device, &progress));
+    const adamod_status status = DEVICE_CALL(opt, set_progress, &progress);
     free(steps);
     return status;
 }
@@ -275,7 +275,7 @@ adamod_status adamod__device_push(const adamod_optimizer *opt) {
 }
 
 adamod_status adamod__device_forget(const adamod_optimizer *opt) {
-    return opt->device ? adamod__result(opt, opt->api->forget(opt->device)) : ADAMOD_OK;
+    return opt->device ? DEVICE_CALL(opt, forget) : ADAMOD_OK;
 }
 
 static adamod_status adamod__push_layout(adamod_optimizer *opt) {
@@ -287,7 +287,7 @@ static adamod_status adamod__push_layout(adamod_optimizer *opt) {
         total += opt->tensors[i].span.count;
     }
     const device_layout layout = {tensors, opt->n, opt->n_groups, adamod__chunk_size(total)};
-    adamod_status status = adamod__result(opt, opt->api->layout(opt->device, &layout));
+    adamod_status status = DEVICE_CALL(opt, layout, &layout);
     free(tensors);
     if (status == ADAMOD_OK) status = adamod__push_counts(opt);
     if (status == ADAMOD_OK) opt->laid_out = true;
@@ -300,7 +300,7 @@ adamod_status adamod__device_pull(adamod_optimizer *opt) {
     int64_t *steps = calloc((size_t)opt->n + 1, sizeof *steps);
     if (!steps) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld counts", (long long)opt->n);
     device_progress progress = {.tensor_steps = steps};
-    const adamod_status status = adamod__result(opt, opt->api->progress(opt->device, &progress));
+    const adamod_status status = DEVICE_CALL(opt, progress, &progress);
     if (status == ADAMOD_OK) {
         opt->steps = progress.steps;
         opt->skipped = progress.skipped;
@@ -370,20 +370,20 @@ adamod_status adamod__device_step(adamod_optimizer *opt) {
     const double *o = opt->groups[0].options;
     const device_step how = {.norm = isfinite(o[OPT_CLIP_NORM]) || o[OPT_NONFINITE] != NONFINITE_PASS || opt->collect,
                              .collect = opt->collect};
-    return adamod__result(opt, opt->api->step(opt->device, &how));
+    return DEVICE_CALL(opt, step, &how);
 }
 
 adamod_status adamod_sync(adamod_optimizer *opt) {
     if (!opt) return adamod__null_handle();
     if (!opt->device) return ADAMOD_OK;
     adamod_status status = adamod__device_outside(opt, "sync");
-    if (status == ADAMOD_OK) status = adamod__result(opt, opt->api->sync(opt->device));
+    if (status == ADAMOD_OK) status = DEVICE_CALL(opt, sync);
     return status ? status : adamod__device_failure(opt);
 }
 
 adamod_status adamod__device_collect(adamod_optimizer *opt) {
     if (!opt->device || !opt->collect) return ADAMOD_OK;
-    return adamod__result(opt, opt->api->collect(opt->device, opt->stats.edge, opt->stats.bin));
+    return DEVICE_CALL(opt, collect, opt->stats.edge, opt->stats.bin);
 }
 
 adamod_status adamod__device_statistics(adamod_optimizer *opt) {
@@ -391,7 +391,7 @@ adamod_status adamod__device_statistics(adamod_optimizer *opt) {
     ADAMOD__TRY(adamod__device_outside(opt, "statistics"));
     if (!opt->collect || !opt->laid_out) return ADAMOD_OK;
     for (int g = 0; g < opt->stats.n_groups; g++) adamod__stats_clear(&opt->stats.groups[g]);
-    const adamod_status status = adamod__result(opt, opt->api->statistics(opt->device, opt->stats.groups, &filled));
+    const adamod_status status = DEVICE_CALL(opt, statistics, opt->stats.groups, &filled);
     opt->stats.filled = status == ADAMOD_OK && filled;
     return status;
 }
@@ -401,24 +401,24 @@ adamod_status adamod__device_statistics(adamod_optimizer *opt) {
 static adamod_status adamod__needs_device(const adamod_optimizer *opt, const char *what) {
     if (!opt) return adamod__null_handle();
     if (opt->device) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: this optimizer is on the CPU", what);
+    return adamod__refuse("%s: this optimizer is on the CPU", what);
 }
 
 adamod_status adamod_set_stream(adamod_optimizer *opt, void *stream) {
     ADAMOD__TRY(adamod__needs_device(opt, "set_stream"));
-    return adamod__result(opt, opt->api->set_stream(opt->device, stream));
+    return DEVICE_CALL(opt, set_stream, stream);
 }
 
 adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts) {
     ADAMOD__TRY(adamod__needs_device(opt, "set_ranks"));
-    return adamod__result(opt, opt->api->set_ranks(opt->device, parts));
+    return DEVICE_CALL(opt, set_ranks, parts);
 }
 
 adamod_status adamod_set_scaler(adamod_optimizer *opt, const float *scale, const float *found_inf) {
     ADAMOD__TRY(adamod__needs_device(opt, "set_scaler"));
     ADAMOD__TRY(adamod__device_check(opt, "set_scaler", "scale", scale));
     ADAMOD__TRY(adamod__device_check(opt, "set_scaler", "found_inf", found_inf));
-    return adamod__result(opt, opt->api->set_scaler(opt->device, found_inf, scale));
+    return DEVICE_CALL(opt, set_scaler, found_inf, scale);
 }
 
 static adamod_status adamod__reserve_values(adamod_optimizer *opt) {
@@ -439,12 +439,11 @@ adamod_status adamod_set_device_value(adamod_optimizer *opt, int g, const char *
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     ADAMOD__TRY(adamod__check_group_or_all(opt, g));
     if (o->info.kind != ADAMOD_REAL || o->info.structural || o->info.optimizer_wide) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s cannot be read from the device", opt->rule->name,
-                            o->info.name);
+        return adamod__refuse("%s: %s cannot be read from the device", opt->rule->name, o->info.name);
     }
     if (type != ADAMOD_F32 && type != ADAMOD_F64) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its value on the device is %s, expected f32 or f64",
-                            o->info.name, adamod__type_name(type));
+        return adamod__refuse("%s: its value on the device is %s, expected f32 or f64", o->info.name,
+                              adamod__type_name(type));
     }
     ADAMOD__TRY(adamod__device_check(opt, o->info.name, "value", value));
     ADAMOD__TRY(adamod__reserve_values(opt));

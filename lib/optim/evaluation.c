@@ -69,7 +69,7 @@ static adamod_status adamod__mixed(const adamod_optimizer *opt, const tensor *t,
         status = adamod__fetched(opt, x->master, (size_t)x->count * sizeof(float), &master);
     }
     for (int64_t at = 0; !status && at < x->count; at += BLOCK) {
-        const size_t n = x->count - at < BLOCK ? (size_t)(x->count - at) : BLOCK;
+        const size_t n = adamod__block_length(x->count, at);
         adamod__mix_block(opt, t, master ? master : kept, master ? ADAMOD_F32 : x->param_type, z, weight, at, n, *out);
     }
     free(master);

@@ -71,8 +71,7 @@ static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char
     if (!o) return name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     ADAMOD__TRY(g < 0 ? ADAMOD_OK : adamod__check_group(opt, g));
     if (g >= 0 && o->info.optimizer_wide) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s belongs to the whole optimizer, not to a group: use adamod_set",
-                            o->info.name);
+        return adamod__refuse("%s belongs to the whole optimizer, not to a group: use adamod_set", o->info.name);
     }
     const int first = g < 0 ? 0 : g, last = g < 0 ? opt->n_groups - 1 : g;
     ADAMOD__TRY(text ? adamod__parse_value(opt->rule, o, text, &value) : adamod__check_value(opt->rule, o, value));
@@ -85,7 +84,7 @@ adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value
 }
 
 adamod_status adamod_set_text(adamod_optimizer *opt, const char *option, const char *text) {
-    if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the option's value is NULL");
+    if (!text) return adamod__refuse("the option's value is NULL");
     return adamod__set_option(opt, -1, option, 0, text);
 }
 
@@ -95,14 +94,14 @@ adamod_status adamod_group_set(adamod_optimizer *opt, int g, const char *option,
 }
 
 adamod_status adamod_group_set_text(adamod_optimizer *opt, int g, const char *option, const char *text) {
-    if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the option's value is NULL");
+    if (!text) return adamod__refuse("the option's value is NULL");
     if (opt && g < 0) return adamod__check_group(opt, g);
     return adamod__set_option(opt, g, option, 0, text);
 }
 
 adamod_status adamod_group_get(const adamod_optimizer *opt, int g, const char *option, double *out) {
     if (!opt) return adamod__null_handle();
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     ADAMOD__TRY(adamod__check_group(opt, g));
     const option_spec *o = adamod__find_option(opt->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
@@ -129,7 +128,7 @@ static bool adamod__copy_schedules(group *to, const group *from) {
 
 adamod_status adamod_add_group(adamod_optimizer *opt, int *out) {
     if (!opt) return adamod__null_handle();
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     ADAMOD__TRY(adamod__device_unlay(opt));
     const size_t n = (size_t)opt->n_groups;
     group *grown = adamod__resize(opt->groups, n + 1, sizeof *grown);
@@ -155,12 +154,11 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     ADAMOD__TRY(adamod__check_group_or_all(opt, g));
     if (o->info.kind != ADAMOD_REAL || o->info.structural || o->info.optimizer_wide) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT,
-                            "%s: %s cannot have a schedule: only real options of a group that do not decide states can",
-                            opt->rule->name, o->info.name);
+        return adamod__refuse(
+            "%s: %s cannot have a schedule: only real options of a group that do not decide states can",
+            opt->rule->name, o->info.name);
     }
-    const adamod_status outside = adamod__device_outside(opt, "set_schedule");
-    if (outside) return outside;
+    ADAMOD__TRY(adamod__device_outside(opt, "set_schedule"));
     const int first = g == -1 ? 0 : g, last = g == -1 ? opt->n_groups - 1 : g;
     adamod_schedule **copies = calloc((size_t)(last - first) + 1, sizeof *copies);
     bool complete = copies != NULL;
@@ -178,7 +176,7 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
 
 adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int g, const char *option, int64_t t, double *out) {
     double base = 0;
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     ADAMOD__TRY(adamod_group_get(opt, g, option, &base));
     const option_spec *o = adamod__find_option(opt->rule, option);
     *out = adamod_schedule_value(opt->groups[g].schedule[o->id], base, t);
@@ -188,7 +186,7 @@ adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int g, const char
 adamod_status adamod_scheduled(const adamod_optimizer *opt, int g, const char *option, double *out) {
     double value;
     ADAMOD__TRY(adamod_scheduled_at(opt, g, option, 1, &value)); /* is there such an option? */
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     ADAMOD__TRY(adamod__refresh(opt));
     return adamod_scheduled_at(opt, g, option, opt->steps + 1, out);
 }

@@ -22,6 +22,22 @@ typedef struct option_spec {
     adamod_option info;
 } option_spec;
 
+#define OPTION_OF(id, kind, name, value, min, max, min_open, max_open, choices, structural, optimizer_wide, help)      \
+    {                                                                                                                  \
+        OPT_##id, { name, help, kind, value, min, max, min_open, max_open, choices, structural, optimizer_wide }       \
+    }
+/* id, name, default, least, most, 1 if the most itself is not allowed, help */
+#define OPTION_REAL(id, name, value, min, max, open, help)                                                             \
+    OPTION_OF(id, ADAMOD_REAL, name, value, min, max, 0, open, NULL, 0, 0, help)
+#define OPTION_STRUCTURAL_REAL(id, name, value, min, max, open, help)                                                  \
+    OPTION_OF(id, ADAMOD_REAL, name, value, min, max, 0, open, NULL, 1, 0, help)
+#define OPTION_INTEGER(id, name, value, min, max, structural, help)                                                    \
+    OPTION_OF(id, ADAMOD_INTEGER, name, value, min, max, 0, 0, NULL, structural, 0, help)
+#define OPTION_SWITCH(id, name, value, structural, help) OPTION_INTEGER(id, name, value, 0, 1, structural, help)
+#define OPTION_CHOICE(id, name, value, choices, structural, help)                                                      \
+    OPTION_OF(id, ADAMOD_CHOICE, name, value, 0, sizeof(choices) / sizeof *(choices)-2, 0, 0, choices, structural, 0,  \
+              help)
+
 /* ---- rules ---- */
 
 /* A state of one array, with the options of its group. */
@@ -245,6 +261,11 @@ bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **a, cons
 
 /* Checks a span's parameters and gradient (null, types, alignment, overlap); name is for the message. */
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name);
+
+/* Elements of the block that begins at `at`, of an array that ends at last. */
+static inline size_t adamod__block_length(int64_t last, int64_t at) {
+    return last - at < BLOCK ? (size_t)(last - at) : BLOCK;
+}
 
 /* Element i of an array of f32 or f64, at any address. */
 static inline double adamod__real_at(adamod_type type, const void *array, size_t i) {

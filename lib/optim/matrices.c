@@ -8,11 +8,12 @@ typedef struct matrices {
 static bool adamod__is_small(const adamod_span *x) { return x->count <= 16384; }
 
 static bool adamod__is_taken(const matrix_driver *d, const work_item *item) {
-    return item->span->grad && item->span->ndim >= 2 && item->span->count > 0 && d->takes(item);
+    return item->span->grad && item->span->ndim >= 2 && item->span->count > 0 && (!d->takes || d->takes(item));
 }
 
 /* The workspace: offsets of the small matrices, the small matrices, then room for the largest of the others. */
-size_t adamod__matrices_workspace(const work *w, const matrix_driver *d) {
+size_t adamod__matrices_workspace(const work *w) {
+    const matrix_driver *d = w->rule->driver->matrices;
     size_t small = adamod__aligned(w->n * sizeof(size_t)), large = 0;
     for (size_t i = 0; i < w->n; i++) {
         const work_item *item = &w->items[i];
@@ -32,7 +33,8 @@ static void adamod__small_task(void *context, int64_t i, int thread) {
     m->driver->update(&m->base, (size_t)i, workspace + ((size_t *)m->base.space->workspace)[i], NULL, thread);
 }
 
-void adamod__matrices_run(const work *w, work_space *space, const matrix_driver *d) {
+void adamod__matrices_run(const work *w, work_space *space) {
+    const matrix_driver *d = w->rule->driver->matrices;
     matrices m = {{w, space}, d};
     int64_t chunks = 0;
     size_t small = adamod__aligned(w->n * sizeof(size_t)), *place = space->workspace;

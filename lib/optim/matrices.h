@@ -8,7 +8,7 @@
 #include "optim/update.h"
 
 typedef struct matrix_driver {
-    /* Whether the driver updates this array, which has a gradient and elements. */
+    /* Whether the driver updates this array, which has a gradient and elements. NULL: always. */
     bool (*takes)(const work_item *item);
     /* Bytes of workspace for one item. */
     size_t (*bytes)(const work *w, const work_item *item);
@@ -17,9 +17,9 @@ typedef struct matrix_driver {
     void (*update)(const work_context *c, size_t i, char *workspace, adamod_pool *pool, int thread);
 } matrix_driver;
 
-/* run and workspace of a rule_driver. */
-void adamod__matrices_run(const work *w, work_space *space, const matrix_driver *d);
-size_t adamod__matrices_workspace(const work *w, const matrix_driver *d);
+/* run and workspace of a rule_driver with matrices. */
+void adamod__matrices_run(const work *w, work_space *space);
+size_t adamod__matrices_workspace(const work *w);
 
 static inline matrix_shape adamod__whole_shape(const adamod_span *x) {
     return (matrix_shape){x->shape[0], x->count / x->shape[0], x->shape[0]};

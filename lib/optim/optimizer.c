@@ -38,7 +38,7 @@ void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes) {
 
 /* ---- what its files share ---- */
 
-adamod_status adamod__null_handle(void) { return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL"); }
+adamod_status adamod__null_handle(void) { return adamod__refuse("the optimizer is NULL"); }
 
 adamod_status adamod__refresh(const adamod_optimizer *opt) {
     return adamod__device_pull((adamod_optimizer *)(uintptr_t)opt);
@@ -54,7 +54,7 @@ void adamod__drop_pool(adamod_optimizer *opt) {
 
 adamod_status adamod_create_with(adamod_optimizer **out, const char *rule_name, const adamod_allocator *allocator) {
     if (!out || (allocator && (!allocator->alloc || !allocator->free))) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "create: %s is NULL", !out ? "out" : "a function of the allocator");
+        return adamod__refuse("create: %s is NULL", !out ? "out" : "a function of the allocator");
     }
     const rule *r = adamod__find_rule(rule_name);
     if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
@@ -140,7 +140,7 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
 
 adamod_status adamod_get_statistics(const adamod_optimizer *opt, int g, adamod_statistics *out) {
     if (!opt) return adamod__null_handle();
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     ADAMOD__TRY(adamod__check_group_or_all(opt, g));
     ADAMOD__TRY(adamod__device_statistics((adamod_optimizer *)(uintptr_t)opt));
     if (!opt->stats.filled) {

@@ -14,42 +14,35 @@ static const char *const adamod__state_types[] = {"auto", "bf16", NULL};
 static const char *const adamod__state_types_q8[] = {"auto", "bf16", "q8", NULL};
 static const char *const adamod__nonfinites[] = {"pass", "skip", "error", NULL};
 
-/* The last 0 or 1 says whether it belongs to the optimizer as a whole. */
 static const option_spec adamod__common[] = {
-    {OPT_WEIGHT_DECAY,
-     {"weight_decay", "strength of the weight decay (lambda)", ADAMOD_REAL, 0, 0, INFINITY, 0, 1, NULL, 0, 0}},
-    {OPT_DECAY,
-     {"decay", "how weight_decay acts; l2: added to the gradient; decoupled: times lr; independent: without lr",
-      ADAMOD_CHOICE, DECAY_DECOUPLED, 0, 3, 0, 0, adamod__decays, 0, 0}},
-    {OPT_MAXIMIZE, {"maximize", "1: ascend instead of descend", ADAMOD_INTEGER, 0, 0, 1, 0, 0, NULL, 0, 0}},
-    {OPT_CLIP_VALUE,
-     {"clip_value", "gradients are clamped to plus and minus this", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0,
-      0}},
-    {OPT_LOW_PRECISION,
-     {"low_precision", "bf16 and f16 parameters: keep an f32 master copy, or round at random", ADAMOD_CHOICE,
-      LOW_PRECISION_MASTER, 0, 1, 0, 0, adamod__low_precisions, 1, 0}},
-    {OPT_STATE_TYPE,
-     {"state_type", "type of the states; auto: that of the computation; bf16: rounded at random", ADAMOD_CHOICE,
-      STATE_AUTO, 0, 1, 0, 0, adamod__state_types, 1, 0}},
-    {OPT_MIN_8BIT_SIZE,
-     {"min_8bit_size", "with state_type q8, parameters with fewer elements have states of type auto", ADAMOD_INTEGER, 0,
-      0, 9007199254740991, 0, 0, NULL, 1, 0}},
-    {OPT_GRAD_SCALE, {"grad_scale", "gradients are multiplied by this", ADAMOD_REAL, 1, 0, INFINITY, 1, 1, NULL, 0, 1}},
-    {OPT_CLIP_NORM,
-     {"clip_norm", "largest global norm of the gradients", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1}},
-    {OPT_NONFINITE,
-     {"nonfinite", "what to do if a gradient or its square is not finite", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0,
-      adamod__nonfinites, 0, 1}},
-    {OPT_SEED, {"seed", "seed of stochastic rounding", ADAMOD_INTEGER, 0, 0, 9007199254740991, 0, 0, NULL, 0, 1}},
-    {OPT_THREADS, {"threads", "number of threads; 0: one for each core", ADAMOD_INTEGER, 0, 0, 1024, 0, 0, NULL, 0, 1}},
+    OPTION_REAL(WEIGHT_DECAY, "weight_decay", 0, 0, INFINITY, 1, "strength of the weight decay (lambda)"),
+    OPTION_CHOICE(DECAY, "decay", DECAY_DECOUPLED, adamod__decays, 0,
+                  "how weight_decay acts; l2: added to the gradient; decoupled: times lr; independent: without lr"),
+    OPTION_SWITCH(MAXIMIZE, "maximize", 0, 0, "1: ascend instead of descend"),
+    OPTION_OF(CLIP_VALUE, ADAMOD_REAL, "clip_value", INFINITY, 0, INFINITY, 1, 0, NULL, 0, 0,
+              "gradients are clamped to plus and minus this"),
+    OPTION_CHOICE(LOW_PRECISION, "low_precision", LOW_PRECISION_MASTER, adamod__low_precisions, 1,
+                  "bf16 and f16 parameters: keep an f32 master copy, or round at random"),
+    OPTION_CHOICE(STATE_TYPE, "state_type", STATE_AUTO, adamod__state_types, 1,
+                  "type of the states; auto: that of the computation; bf16: rounded at random"),
+    OPTION_INTEGER(MIN_8BIT_SIZE, "min_8bit_size", 0, 0, 9007199254740991, 1,
+                   "with state_type q8, parameters with fewer elements have states of type auto"),
+    OPTION_OF(GRAD_SCALE, ADAMOD_REAL, "grad_scale", 1, 0, INFINITY, 1, 1, NULL, 0, 1,
+              "gradients are multiplied by this"),
+    OPTION_OF(CLIP_NORM, ADAMOD_REAL, "clip_norm", INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1,
+              "largest global norm of the gradients"),
+    OPTION_OF(NONFINITE, ADAMOD_CHOICE, "nonfinite", NONFINITE_PASS, 0, 2, 0, 0, adamod__nonfinites, 0, 1,
+              "what to do if a gradient or its square is not finite"),
+    OPTION_OF(SEED, ADAMOD_INTEGER, "seed", 0, 0, 9007199254740991, 0, 0, NULL, 0, 1, "seed of stochastic rounding"),
+    OPTION_OF(THREADS, ADAMOD_INTEGER, "threads", 0, 0, 1024, 0, 0, NULL, 0, 1,
+              "number of threads; 0: one for each core"),
 };
 enum { COMMON_COUNT = sizeof adamod__common / sizeof *adamod__common };
 
 /* For rules whose states can be kept in 8 bits. */
-static const option_spec adamod__state_type_q8 = {
-    OPT_STATE_TYPE,
-    {"state_type", "type of the states; auto: that of the computation; bf16, q8: 16 or 8 bits, rounded at random",
-     ADAMOD_CHOICE, STATE_AUTO, 0, 2, 0, 0, adamod__state_types_q8, 1, 0}};
+static const option_spec adamod__state_type_q8 =
+    OPTION_CHOICE(STATE_TYPE, "state_type", STATE_AUTO, adamod__state_types_q8, 1,
+                  "type of the states; auto: that of the computation; bf16, q8: 16 or 8 bits, rounded at random");
 
 const option_spec *adamod__option(const rule *r, int index) {
     if (index < 0 || index >= r->n_options + COMMON_COUNT) return NULL;
@@ -76,7 +69,7 @@ static void adamod__suggest(suggestion *s, const char *separator, const char *ca
 
 const rule *adamod__find_rule(const char *name) {
     if (!name) {
-        adamod__fail(ADAMOD_ERROR_ARGUMENT, "the rule's name is NULL");
+        adamod__refuse("the rule's name is NULL");
         return NULL;
     }
     for (int i = 0; i < RULE_COUNT; i++) {
@@ -93,7 +86,7 @@ const rule *adamod__find_rule(const char *name) {
 
 const option_spec *adamod__find_option(const rule *r, const char *name) {
     if (!name) {
-        adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the option's name is NULL", r->name);
+        adamod__refuse("%s: the option's name is NULL", r->name);
         return NULL;
     }
     const option_spec *o;
@@ -192,7 +185,7 @@ adamod_status adamod__check_numbers(const rule *r, const double *options, adamod
 }
 
 adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value) {
-    if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the value of %s is NULL", r->name, o->info.name);
+    if (!text) return adamod__refuse("%s: the value of %s is NULL", r->name, o->info.name);
     for (int i = 0; o->info.choices && o->info.choices[i]; i++) {
         if (strcmp(o->info.choices[i], text) != 0) continue;
         *value = i;
@@ -224,7 +217,7 @@ void adamod__default_options(const rule *r, double options[OPT_COUNT]) {
 }
 
 static adamod_status adamod__option_out(const rule *r, const option_spec *o, adamod_option *out) {
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     *out = o->info;
     if (o->id == OPT_DECAY) out->value = adamod__default_decay(r);
     if (o->id == OPT_WEIGHT_DECAY) out->value = r->default_weight_decay;
@@ -250,7 +243,7 @@ adamod_status adamod_option_find(const char *rule_name, const char *name, adamod
 /* ---- hyper-parameters ---- */
 
 adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule_name) {
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     const rule *r = adamod__find_rule(rule_name);
     if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     const kernel_set *kernels = adamod__kernels_choose();
@@ -269,14 +262,13 @@ void adamod_hyper_free(adamod_hyper *h) { free(h); }
 /* Refuses options that only an optimizer can follow; the raw interface would ignore them. */
 static adamod_status adamod__hyper_allows(const adamod_hyper *h, const option_spec *o) {
     if (o->id != OPT_CLIP_NORM && o->id != OPT_NONFINITE && o->id != OPT_THREADS) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
-                        "%s: %s needs an optimizer: with a hyper use adamod_norm, grad_scale and a pool", h->rule->name,
-                        o->info.name);
+    return adamod__refuse("%s: %s needs an optimizer: with a hyper use adamod_norm, grad_scale and a pool",
+                          h->rule->name, o->info.name);
 }
 
 /* value NULL: it is in text. */
 static adamod_status adamod__set_hyper(adamod_hyper *h, const char *option, const double *value, const char *text) {
-    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    if (!h) return adamod__refuse("the hyper is NULL");
     const option_spec *o = adamod__find_option(h->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     double x = value ? *value : 0;
@@ -295,7 +287,7 @@ adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const c
 }
 
 adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out) {
-    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", h ? "out" : "the hyper");
+    if (!h || !out) return adamod__refuse("%s is NULL", h ? "out" : "the hyper");
     const option_spec *o = adamod__find_option(h->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     *out = h->options[o->id];
@@ -303,10 +295,9 @@ adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double
 }
 
 adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type) {
-    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    if (!h) return adamod__refuse("the hyper is NULL");
     if (!adamod__is_real(param_type)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "param_type is %d, expected ADAMOD_F32, _F64, _BF16 or _F16",
-                            (int)param_type);
+        return adamod__refuse("param_type is %d, expected ADAMOD_F32, _F64, _BF16 or _F16", (int)param_type);
     }
     const bool wide = param_type == ADAMOD_F64 && h->options[OPT_STATE_TYPE] == STATE_AUTO;
     return adamod__check_numbers(h->rule, h->options, wide ? ADAMOD_F64 : ADAMOD_F32, NULL);
@@ -314,9 +305,8 @@ adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type) 
 
 adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,
                               adamod_state_desc *out) {
-    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", h ? "out" : "the hyper");
-    const adamod_status status = adamod__check_shape("state_at", ndim, shape);
-    if (status) return status;
+    if (!h || !out) return adamod__refuse("%s is NULL", h ? "out" : "the hyper");
+    ADAMOD__TRY(adamod__check_shape("state_at", ndim, shape));
     if (index < 0 || index >= ADAMOD_MAX_STATES) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "state index is %d, expected 0 <= index < %d", index,
                             ADAMOD_MAX_STATES);

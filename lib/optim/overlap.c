@@ -38,8 +38,8 @@ static const char *adamod__array_name(const adamod_optimizer *opt, const tensor 
 static adamod_status adamod__overlapping(const adamod_optimizer *opt, const tensor *t, const array_ref *a,
                                          const tensor *u, const array_ref *b) {
     const char *first = adamod__array_name(opt, t, a->order), *second = adamod__array_name(opt, u, b->order);
-    if (t == u) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s and %s overlap", t->name, first, second);
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its %s overlaps %s of %s", u->name, second, first, t->name);
+    if (t == u) return adamod__refuse("%s: %s and %s overlap", t->name, first, second);
+    return adamod__refuse("%s: its %s overlaps %s of %s", u->name, second, first, t->name);
 }
 
 /* Fails because a new array of t overlaps a range. */
@@ -57,7 +57,7 @@ static adamod_status adamod__refuse_range(const adamod_optimizer *opt, const cha
     const char *what = param ? "its parameters overlap a state" : "its gradient overlaps a state";
     if (other->order == 0) what = param ? "its parameters overlap those" : "its gradient overlaps the parameters";
     if (other->order == 1) what = "its parameters overlap the gradient";
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[other->owner].name);
+    return adamod__refuse("%s: %s of %s", name, what, opt->tensors[other->owner].name);
 }
 
 adamod_status adamod__check_overlap(const adamod_optimizer *opt, const adamod_span *x, const char *name) {

@@ -17,21 +17,20 @@ bool adamod__misaligned(const void *p, adamod_type type) {
 
 static adamod_status adamod__check_type(const char *name, const char *what, adamod_type type) {
     if (adamod__is_real(type)) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is %d, expected ADAMOD_F32, _F64, _BF16 or _F16", name, what,
-                        (int)type);
+    return adamod__refuse("%s: %s is %d, expected ADAMOD_F32, _F64, _BF16 or _F16", name, what, (int)type);
 }
 
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
     ADAMOD__TRY(adamod__check_type(name, "param_type", x->param_type));
     ADAMOD__TRY(adamod__check_type(name, "grad_type", x->grad_type));
-    if (x->count > 0 && !x->param) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param is NULL", name);
+    if (x->count > 0 && !x->param) return adamod__refuse("%s: param is NULL", name);
     if (adamod__misaligned(x->param, x->param_type) || adamod__misaligned(x->grad, x->grad_type)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name,
-                            adamod__misaligned(x->param, x->param_type) ? "param" : "grad");
+        return adamod__refuse("%s: %s is not aligned to its elements", name,
+                              adamod__misaligned(x->param, x->param_type) ? "param" : "grad");
     }
     const size_t n = (size_t)x->count;
     if (adamod__overlap(x->param, n * adamod__type_size(x->param_type), x->grad, n * adamod__type_size(x->grad_type))) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param and grad overlap", name);
+        return adamod__refuse("%s: param and grad overlap", name);
     }
     return ADAMOD_OK;
 }
@@ -64,16 +63,14 @@ bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **first, 
 static adamod_status adamod__check_disjoint(array_ref *arrays, size_t n) {
     const array_ref *a, *b;
     if (!adamod__find_overlap(arrays, n, &a, &b)) return ADAMOD_OK;
-    if (a->owner == b->owner)
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: %s and %s overlap", a->owner, a->name, b->name);
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s of span %zu and %s of span %zu overlap", a->name, a->owner, b->name,
-                        b->owner);
+    if (a->owner == b->owner) return adamod__refuse("span %zu: %s and %s overlap", a->owner, a->name, b->name);
+    return adamod__refuse("%s of span %zu and %s of span %zu overlap", a->name, a->owner, b->name, b->owner);
 }
 
 static adamod_status adamod__check_count(const adamod_span *x, const char *name) {
     if (adamod__element_count(1, &x->count) >= 0) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld, expected 0 <= count < 2^%d", name,
-                        (long long)x->count, ADAMOD__COUNT_BITS);
+    return adamod__refuse("%s: count is %lld, expected 0 <= count < 2^%d", name, (long long)x->count,
+                          ADAMOD__COUNT_BITS);
 }
 
 static adamod_status adamod__check_size(const adamod_span *x, const char *name) {
@@ -81,8 +78,7 @@ static adamod_status adamod__check_size(const adamod_span *x, const char *name) 
     ADAMOD__TRY(adamod__check_shape(name, x->ndim, x->shape));
     const int64_t count = x->ndim ? adamod__element_count(x->ndim, x->shape) : x->count;
     if (count == x->count) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld, its shape gives %lld", name, (long long)x->count,
-                        (long long)count);
+    return adamod__refuse("%s: count is %lld, its shape gives %lld", name, (long long)x->count, (long long)count);
 }
 
 /* Everything about one span but overlaps: shape, types, which states there must be. Adds its arrays to the list. */
@@ -96,17 +92,16 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     const adamod_type state_type = x->state_type;
     const bool q8 = state_type == ADAMOD_Q8 && r->q8;
     if (state_type != compute && state_type != ADAMOD_BF16 && !q8) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state_type is %s, expected %s or bf16%s", name,
-                            adamod__type_name(state_type), adamod__type_name(compute), r->q8 ? " or q8" : "");
+        return adamod__refuse("%s: state_type is %s, expected %s or bf16%s", name, adamod__type_name(state_type),
+                              adamod__type_name(compute), r->q8 ? " or q8" : "");
     }
     if (x->step < 1)
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: step is %lld, expected 1 or more", name, (long long)x->step);
     if (adamod__misaligned(x->master, ADAMOD_F32)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: master is not aligned to its elements", name);
+        return adamod__refuse("%s: master is not aligned to its elements", name);
     }
     if (x->master && adamod__type_size(x->param_type) != 2) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s parameters take no master", name,
-                            adamod__type_name(x->param_type));
+        return adamod__refuse("%s: %s parameters take no master", name, adamod__type_name(x->param_type));
     }
     const size_t n = (size_t)x->count;
     const array_ref own[3] = {{"param", x->param, n * adamod__type_size(x->param_type), index, 0, true},
@@ -123,16 +118,16 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
         adamod_state_desc desc;
         ADAMOD__TRY(adamod__state_size(&specs[i], options, ndim, shape, &desc));
         if (!desc.name || desc.count == 0) continue;
-        if (!x->state[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL", name, i, desc.name);
+        if (!x->state[i]) return adamod__refuse("%s: state[%d], %s, is NULL", name, i, desc.name);
         if (adamod__misaligned(x->state[i], state_type)) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name, desc.name);
+            return adamod__refuse("%s: %s is not aligned to its elements", name, desc.name);
         }
         const size_t bytes = (size_t)desc.count * adamod__type_size(state_type);
         arrays[(*n_arrays)++] = (array_ref){desc.name, x->state[i], bytes, index, 3 + i, true};
         if (!q8) continue;
         if (!x->scale[i] || adamod__misaligned(x->scale[i], ADAMOD_F32)) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d], of %s, is %s", name, i, desc.name,
-                                x->scale[i] ? "not aligned to its elements" : "NULL");
+            return adamod__refuse("%s: scale[%d], of %s, is %s", name, i, desc.name,
+                                  x->scale[i] ? "not aligned to its elements" : "NULL");
         }
         const size_t scales = ((size_t)desc.count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
         arrays[(*n_arrays)++] =
@@ -178,7 +173,7 @@ static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_h
     for (size_t i = 0; status == ADAMOD_OK && i < n; i++) {
         const adamod_hyper *h = all ? all : each[i];
         if (h) status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
-        else status = adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: its hyper is NULL", i);
+        else status = adamod__refuse("span %zu: its hyper is NULL", i);
         if (status == ADAMOD_OK) status = adamod__check_span_numbers(h, &spans[i], i, &known);
     }
     if (status == ADAMOD_OK) status = adamod__check_disjoint(arrays, n_arrays);
@@ -187,18 +182,14 @@ static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_h
 }
 
 adamod_status adamod_check(const adamod_hyper *const *hypers, const adamod_span *spans, size_t n) {
-    if (n > 0 && (!hypers || !spans)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "check: %s is NULL", hypers ? "spans" : "hypers");
-    }
+    if (n > 0 && (!hypers || !spans)) return adamod__refuse("check: %s is NULL", hypers ? "spans" : "hypers");
     return adamod__check_spans(NULL, hypers, spans, n);
 }
 
 static adamod_status adamod__raw_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
                                         adamod__stats *stats) {
-    if (!h || (n > 0 && !spans))
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update: %s is NULL", h ? "spans" : "the hyper");
-    const adamod_status checked = adamod__check_spans(h, NULL, spans, n);
-    if (checked) return checked;
+    if (!h || (n > 0 && !spans)) return adamod__refuse("update: %s is NULL", h ? "spans" : "the hyper");
+    ADAMOD__TRY(adamod__check_spans(h, NULL, spans, n));
     work_item *items = adamod__raw_items(spans, n, h->options);
     if (!items) return ADAMOD_ERROR_MEMORY;
     const work w = {h->rule, h->kernels, items, n, pool, stats};
@@ -219,7 +210,7 @@ adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, siz
 
 adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
                                     adamod_statistics *out) {
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update_collect: out is NULL");
+    if (!out) return adamod__refuse("update_collect: out is NULL");
     struct {
         adamod__stats stats;
         stats_counts counts;
@@ -245,10 +236,9 @@ static adamod_status adamod__check_q8(int index, int64_t count, const void *valu
     if (index < 0 || index >= ADAMOD_MAX_STATES) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "q8: index is %d, expected 0 <= index < %d", index, ADAMOD_MAX_STATES);
     }
-    if (count < 0)
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: count is %lld, expected 0 or more", (long long)count);
+    if (count < 0) return adamod__refuse("q8: count is %lld, expected 0 or more", (long long)count);
     if (count > 0 && (!values || !codes || !scales)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: %s is NULL", !values ? "values" : !codes ? "codes" : "scales");
+        return adamod__refuse("q8: %s is NULL", !values ? "values" : !codes ? "codes" : "scales");
     }
     return ADAMOD_OK;
 }
@@ -284,15 +274,14 @@ adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, c
 }
 
 adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm) {
-    if (!norm || (n > 0 && !spans))
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "norm: %s is NULL", norm ? "spans" : "norm");
+    if (!norm || (n > 0 && !spans)) return adamod__refuse("norm: %s is NULL", norm ? "spans" : "norm");
     for (size_t i = 0; i < n; i++) {
         char name[40];
         snprintf(name, sizeof name, "span %zu", i);
         ADAMOD__TRY(adamod__check_count(&spans[i], name));
         ADAMOD__TRY(adamod__check_type(name, "grad_type", spans[i].grad_type));
         if (!adamod__misaligned(spans[i].grad, spans[i].grad_type)) continue;
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: grad is not aligned to its elements", name);
+        return adamod__refuse("%s: grad is not aligned to its elements", name);
     }
     /* Ignores ADAMOD_ISA: another thread may be changing the environment. */
     const kernel_set *kernels = pool ? adamod__pool_kernels(pool) : adamod__kernels_at(0);

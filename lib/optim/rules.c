@@ -11,26 +11,6 @@
 static const char *const adamod__bounds[] = {"none", "momental", NULL};
 static const char *const adamod__flavours[] = {"paper", "published", "keras", "adamd", NULL};
 
-/* id, name, default, least, most, 1 if the most itself is not allowed, help */
-#define OPTION_REAL(id, name, value, min, max, open, help)                                                             \
-    {                                                                                                                  \
-        OPT_##id, { name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 0, 0 }                                    \
-    }
-#define OPTION_STRUCTURAL_REAL(id, name, value, min, max, open, help)                                                  \
-    {                                                                                                                  \
-        OPT_##id, { name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 1, 0 }                                    \
-    }
-#define OPTION_INTEGER(id, name, value, min, max, structural, help)                                                    \
-    {                                                                                                                  \
-        OPT_##id, { name, help, ADAMOD_INTEGER, value, min, max, 0, 0, NULL, structural, 0 }                           \
-    }
-#define OPTION_SWITCH(id, name, value, structural, help) OPTION_INTEGER(id, name, value, 0, 1, structural, help)
-#define OPTION_CHOICE(id, name, value, choices, structural, help)                                                      \
-    {                                                                                                                  \
-        OPT_##id, {                                                                                                    \
-            name, help, ADAMOD_CHOICE, value, 0, sizeof(choices) / sizeof *(choices)-2, 0, 0, choices, structural, 0   \
-        }                                                                                                              \
-    }
 /* Options of several rules. */
 #define OPTION_LR(value) OPTION_REAL(LR, "lr", value, 0, INFINITY, 1, "learning rate")
 #define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
@@ -38,9 +18,7 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
 /* A number that is divided by where all gradients were zeros. */
 #define OPTION_DIVISOR(id, name, value, help)                                                                          \
-    {                                                                                                                  \
-        OPT_##id, { name, help, ADAMOD_REAL, value, 0, INFINITY, 1, 1, NULL, 0, 0 }                                    \
-    }
+    OPTION_OF(id, ADAMOD_REAL, name, value, 0, INFINITY, 1, 1, NULL, 0, 0, help)
 #define OPTION_EPS(value) OPTION_DIVISOR(EPS, "eps", value, "added to the divisor")
 #define OPTION_MOMENTUM                                                                                                \
     OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the momentum buffer; 0: no buffer")
@@ -88,7 +66,6 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
                                               .file_name = #rule_name,                                                 \
                                               .coefs = adamod__##rule_name##_coefs,                                    \
                                               __VA_ARGS__}
-#define RULE_DRIVER(rule_name) extern const rule_driver adamod__##rule_name##_driver
 
 /* Rules with the driver sums.c change their coefficients by the sums. */
 #define FINISH(rule)                                                                                                   \
@@ -98,7 +75,10 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #include "rules/list.inc.h"
 #undef ADAMOD_RULE_FINISH
 #undef FINISH
-RULE_DRIVER(sums);
+
+#define DRIVER(name) extern const rule_driver adamod__##name##_driver;
+#include "rules/names.inc.h"
+extern const rule_driver adamod__sums_driver;
 
 #define ADAMOD_RULE_DESCRIPTION
 #include "rules/list.inc.h"
@@ -118,7 +98,7 @@ const char *adamod_rule_summary(int index) {
 adamod_status adamod_rule_info(const char *rule_name, adamod_rule *out, size_t size) {
     const rule *r = adamod__find_rule(rule_name);
     if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     adamod_rule info = {
         .name = adamod__rule_in_files(r),
         .summary = r->summary,
@@ -210,8 +190,8 @@ adamod_status adamod__state_size(const state_spec *spec, const double *options, 
             break;
         case ADAMOD_SHAPE_QUEUE:
             if (ndim == ADAMOD_MAX_DIMS) {
-                return adamod__fail(ADAMOD_ERROR_ARGUMENT, "a queue of gradients needs at most %d dimensions, got %d",
-                                    ADAMOD_MAX_DIMS - 1, ndim);
+                return adamod__refuse("a queue of gradients needs at most %d dimensions, got %d", ADAMOD_MAX_DIMS - 1,
+                                      ndim);
             }
             if (ndim > 0) memcpy(out->shape + 1, shape, (size_t)ndim * sizeof *shape);
             out->shape[0] = (int64_t)options[OPT_WINDOW];
@@ -229,7 +209,6 @@ adamod_status adamod__state_size(const state_spec *spec, const double *options, 
     if (out->count >= 0) return ADAMOD_OK;
     char text[192];
     adamod__shape_text(out->ndim, out->shape, text, sizeof text);
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
-                        "state %s: size overflows: shape is %s, expected fewer than 2^%d elements", spec->name, text,
-                        ADAMOD__COUNT_BITS);
+    return adamod__refuse("state %s: size overflows: shape is %s, expected fewer than 2^%d elements", spec->name, text,
+                          ADAMOD__COUNT_BITS);
 }

@@ -11,7 +11,7 @@
 #include "optim/schedule.inc.h"
 
 static adamod_status adamod__schedule_new(adamod_schedule **out, schedule_kind kind, double number, int64_t whole) {
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: out is NULL");
+    if (!out) return adamod__refuse("schedule: out is NULL");
     if (!isfinite(number)) {
         const bool warmup = kind == SCHEDULE_WARMUP || kind == SCHEDULE_WARMUP_RSQRT;
         return adamod__fail(ADAMOD_ERROR_RANGE, "schedule: %s is %g, expected a finite number",
@@ -65,8 +65,8 @@ static adamod_status adamod__schedule_list(adamod_schedule *s, const int64_t *li
 }
 
 adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int64_t *milestones, double factor) {
-    if (n < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "multistep: n is %d, expected 0 or more", n);
-    if (n > 0 && !milestones) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "multistep: milestones is NULL");
+    if (n < 0) return adamod__refuse("multistep: n is %d, expected 0 or more", n);
+    if (n > 0 && !milestones) return adamod__refuse("multistep: milestones is NULL");
     for (int i = 0; i < n; i++) {
         if (milestones[i] > (i ? milestones[i - 1] : 0)) continue;
         return adamod__fail(ADAMOD_ERROR_RANGE, "multistep: milestone %d is %lld, expected ascending numbers from 1",
@@ -101,13 +101,13 @@ failed:
 
 adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
                                     const int64_t *lengths) {
-    if (n < 1) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: n is %d, expected 1 or more", n);
+    if (n < 1) return adamod__refuse("chain: n is %d, expected 1 or more", n);
     if (!out || !parts || (n > 1 && !lengths)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: %s is NULL", !out ? "out" : !parts ? "parts" : "lengths");
+        return adamod__refuse("chain: %s is NULL", !out ? "out" : !parts ? "parts" : "lengths");
     }
     int depth = 0;
     for (int i = 0; i < n; i++) {
-        if (!parts[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: part %d is NULL", i + 1);
+        if (!parts[i]) return adamod__refuse("chain: part %d is NULL", i + 1);
         if (parts[i]->depth >= ADAMOD_MAX_CHAINS) {
             return adamod__fail(ADAMOD_ERROR_RANGE, "chain: part %d nests %d chains deep, expected fewer than %d",
                                 i + 1, parts[i]->depth, ADAMOD_MAX_CHAINS);
@@ -159,8 +159,8 @@ typedef struct parser {
 } parser;
 
 static adamod_status adamod__syntax(const parser *p, const char *expected) {
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule '%.80s': expected %s at character %d", p->text, expected,
-                        (int)(p->at - p->text) + 1);
+    return adamod__refuse("schedule '%.80s': expected %s at character %d", p->text, expected,
+                          (int)(p->at - p->text) + 1);
 }
 
 static bool adamod__accept(parser *p, char c) {
@@ -193,8 +193,7 @@ static adamod_status adamod__parse_multistep(parser *p, adamod_schedule **out) {
     double factor;
     do {
         if (n == MAX_ARGUMENTS) return adamod__syntax(p, "at most 64 milestones");
-        const adamod_status status = adamod__whole_at(p, &milestones[n++]);
-        if (status) return status;
+        ADAMOD__TRY(adamod__whole_at(p, &milestones[n++]));
     } while (adamod__accept(p, ','));
     if (!adamod__accept(p, ';')) return adamod__syntax(p, "',' or ';' and the factor");
     const adamod_status status = adamod__number_at(p, &factor);
@@ -265,7 +264,7 @@ static adamod_status adamod__parse_parts(parser *p, adamod_schedule **parts, int
 }
 
 adamod_status adamod_schedule_parse(adamod_schedule **out, const char *text) {
-    if (!out || !text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: %s is NULL", out ? "the text" : "out");
+    if (!out || !text) return adamod__refuse("schedule: %s is NULL", out ? "the text" : "out");
     parser p = {text, text};
     adamod_schedule *parts[MAX_PARTS] = {NULL}, *result = NULL;
     int64_t lengths[MAX_PARTS];

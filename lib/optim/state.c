@@ -109,8 +109,7 @@ void adamod__state_list_free(adamod__state_list *list) {
 }
 
 adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
-    if (!opt || !path)
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: %s is NULL", opt ? "the path" : "the optimizer");
+    if (!opt || !path) return adamod__refuse("save: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "save: the path is empty");
     adamod__state_list list;
     ADAMOD__TRY(adamod__state_list_make(opt, "", &list));
@@ -320,8 +319,7 @@ uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {
 }
 
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
-    if (!opt || !path)
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: %s is NULL", opt ? "the path" : "the optimizer");
+    if (!opt || !path) return adamod__refuse("load: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "load: the path is empty");
     if (opt->kept) { /* whose end would put back the weights that were trained before */
         return adamod__fail(ADAMOD_ERROR_ORDER,

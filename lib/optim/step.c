@@ -212,7 +212,7 @@ double adamod_grad_norm(const adamod_optimizer *opt) {
 
 adamod_status adamod_report(const adamod_optimizer *opt, int64_t attempt, adamod_step_report *out) {
     if (!opt) return adamod__null_handle();
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     if (attempt < 1) return adamod__fail(ADAMOD_ERROR_RANGE, "attempt is %lld, expected 1 or more", (long long)attempt);
     const adamod_step_report *kept = &opt->reports[attempt % ADAMOD_REPORTS];
     bool there = !opt->device && kept->attempt == attempt;

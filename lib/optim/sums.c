@@ -31,7 +31,7 @@ static void adamod__sum_chunk(void *context, int64_t chunk, int thread) {
     block_buffers *buffer = adamod__memory_of(c, thread).buffer;
     double sum[2] = {0, 0};
     for (int64_t at = first; at < last; at += BLOCK) {
-        adamod__sum_block(c->w, b, at, last - at < BLOCK ? (size_t)(last - at) : BLOCK, buffer, all->squares, sum);
+        adamod__sum_block(c->w, b, at, adamod__block_length(last, at), buffer, all->squares, sum);
     }
     c->space->partial[2 * chunk] = sum[0];
     c->space->partial[2 * chunk + 1] = sum[1];

@@ -95,7 +95,7 @@ static void adamod__fill_state(const adamod_optimizer *opt, const tensor *t, con
         else memcpy((char *)constant + (size_t)i * sizeof(float), &(float){(float)s->desc.initial}, sizeof(float));
     }
     for (int64_t at = 0; at < s->desc.count; at += BLOCK) {
-        const size_t n = s->desc.count - at < BLOCK ? (size_t)(s->desc.count - at) : BLOCK;
+        const size_t n = adamod__block_length(s->desc.count, at);
         const size_t size = adamod__type_size(s->type);
         const void *from = constant;
         if (master) {
@@ -158,13 +158,10 @@ uint64_t adamod__name_hash(const char *name) {
 static adamod_status adamod__check_scales(const adamod_tensor *in, const tensor *t, const char *name) {
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
         const bool wanted = t->given_states && adamod__scale_bytes(t, i) > 0;
-        if (wanted && !in->scale[i]) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is NULL, but the states are 8-bit", name, i);
-        }
+        if (wanted && !in->scale[i]) return adamod__refuse("%s: scale[%d] is NULL, but the states are 8-bit", name, i);
         const bool empty = t->given_states && in->state[i] && t->state_bytes[i] == 0;
         if (in->scale[i] && !wanted && !empty) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is set, but there is no 8-bit state for it", name,
-                                i);
+            return adamod__refuse("%s: scale[%d] is set, but there is no 8-bit state for it", name, i);
         }
     }
     return ADAMOD_OK;
@@ -181,8 +178,7 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
         ADAMOD__TRY(adamod__state_size(&specs[i], o, in->ndim, in->shape, &desc));
         if (in->state[i] && !desc.name) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d] is set, but %s has no such state", name, i,
-                                opt->rule->name);
+            return adamod__refuse("%s: state[%d] is set, but %s has no such state", name, i, opt->rule->name);
         }
         t->span.state[i] = in->state[i];
         t->span.scale[i] = in->scale[i];
@@ -193,8 +189,7 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
         first = desc;
     }
     if (!t->given_states || missing < 0) return adamod__check_scales(in, t, name);
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL, but other states are set", name, missing,
-                        first.name);
+    return adamod__refuse("%s: state[%d], %s, is NULL, but other states are set", name, missing, first.name);
 }
 
 /* Checks the master and states that the user owns. */
@@ -204,7 +199,7 @@ static adamod_status adamod__check_given(const adamod_optimizer *opt, const tens
     for (int i = 0; adamod__any_state(opt, t, i, &s); i++) {
         if (!*s.data) continue;
         if (adamod__misaligned(*s.data, s.type)) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name, s.name);
+            return adamod__refuse("%s: %s is not aligned to its elements", name, s.name);
         }
         ADAMOD__TRY(adamod__device_check(opt, name, s.name, *s.data));
     }
@@ -229,8 +224,7 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
                             .stream = adamod__name_hash(name)};
     memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
     if (in->master && !adamod__has_master(opt, t)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: only bf16 and f16 with low_precision=master have a master",
-                            name);
+        return adamod__refuse("%s: only bf16 and f16 with low_precision=master have a master", name);
     }
     t->given_master = in->master;
     ADAMOD__TRY(adamod__check_arrays(&t->span, name));
@@ -293,7 +287,7 @@ static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
 
 adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tensor *in, int64_t *id) {
     if (!opt) return adamod__null_handle();
-    if (!in) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the tensor is NULL");
+    if (!in) return adamod__refuse("the tensor is NULL");
     ADAMOD__TRY(adamod__check_group(opt, g));
     ADAMOD__TRY(adamod__more_tensors(opt));
     char standard[40];
@@ -326,7 +320,7 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
 adamod_status adamod_add(adamod_optimizer *opt, const char *name, float *param, const float *grad, int ndim,
                          const int64_t *shape) {
     adamod_tensor t = {.name = name, .param = param, .grad = grad, .ndim = ndim};
-    if (ndim > 0 && !shape) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: shape is NULL", name ? name : "parameter");
+    if (ndim > 0 && !shape) return adamod__refuse("%s: shape is NULL", name ? name : "parameter");
     for (int d = 0; d < ndim && d < ADAMOD_MAX_DIMS; d++) t.shape[d] = shape[d];
     return adamod_add_tensor(opt, 0, &t, NULL);
 }
@@ -390,11 +384,9 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
                                 const void *const *grads) {
     if (!opt) return adamod__null_handle();
     if (n < 0 || n > INT32_MAX)
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "set_arrays: n is %lld, expected 0 <= n <= %lld", (long long)n,
-                            (long long)opt->n);
+        return adamod__refuse("set_arrays: n is %lld, expected 0 <= n <= %lld", (long long)n, (long long)opt->n);
     for (int64_t i = 0; i < n; i++) {
-        const adamod_status status = adamod__check_id(opt, ids ? ids[i] : i);
-        if (status) return status;
+        ADAMOD__TRY(adamod__check_id(opt, ids ? ids[i] : i));
     }
     pointer_pair *before = adamod__resize(NULL, (size_t)n + 1, sizeof *before);
     if (!before) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld pointers", (long long)n);
@@ -439,7 +431,7 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
 adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *name, void **data, adamod_type *type,
                            int64_t *count) {
     ADAMOD__TRY(adamod__check_id(opt, id));
-    if (!name || !data) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", name ? "data" : "the state's name");
+    if (!name || !data) return adamod__refuse("%s is NULL", name ? "data" : "the state's name");
     state_ref s;
     char known[128] = "";
     for (int i = 0; adamod__any_state(opt, &opt->tensors[id], i, &s); i++) {
@@ -458,7 +450,7 @@ adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *
 
 adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps) {
     ADAMOD__TRY(adamod__check_id(opt, id));
-    if (!steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    if (!steps) return adamod__refuse("steps is NULL");
     ADAMOD__TRY(adamod__refresh(opt));
     *steps = opt->tensors[id].span.step;
     return ADAMOD_OK;
@@ -470,7 +462,7 @@ adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, in
         return adamod__fail(ADAMOD_ERROR_RANGE, "n is %lld, expected 0 <= n <= %lld, the number of parameters",
                             (long long)n, (long long)opt->n);
     }
-    if (n > 0 && !steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    if (n > 0 && !steps) return adamod__refuse("steps is NULL");
     const adamod_status status = adamod__refresh(opt);
     for (int64_t i = 0; !status && i < n; i++) steps[i] = opt->tensors[i].span.step;
     return status;

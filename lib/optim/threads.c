@@ -11,7 +11,7 @@ adamod_status adamod__update_pool(adamod_pool **out, int threads, const kernel_s
 }
 
 adamod_status adamod_pool_create(adamod_pool **out, int threads) {
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (!out) return adamod__refuse("out is NULL");
     if (threads < 0 || threads > 1024) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "threads is %d, expected 0 <= threads <= 1024", threads);
     }

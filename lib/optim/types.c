@@ -55,15 +55,13 @@ void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size) 
 adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape) {
     char text[192];
     if (ndim < 0 || ndim > ADAMOD_MAX_DIMS) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, ndim,
-                            ADAMOD_MAX_DIMS);
+        return adamod__refuse("%s: ndim is %d, expected 0 <= ndim <= %d", name, ndim, ADAMOD_MAX_DIMS);
     }
-    if (ndim > 0 && !shape) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: shape is NULL", name);
+    if (ndim > 0 && !shape) return adamod__refuse("%s: shape is NULL", name);
     if (adamod__element_count(ndim, shape) >= 0) return ADAMOD_OK;
     adamod__shape_text(ndim, shape, text, sizeof text);
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
-                        "%s: shape is %s, expected no negative dimension and fewer than 2^%d elements", name, text,
-                        ADAMOD__COUNT_BITS);
+    return adamod__refuse("%s: shape is %s, expected no negative dimension and fewer than 2^%d elements", name, text,
+                          ADAMOD__COUNT_BITS);
 }
 
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {

@@ -454,7 +454,7 @@ static void adamod__reduce_chunk(void *context, int64_t chunk, int thread) {
     const double scale = item->grad_scale * c->scale;
     double sum = 0;
     for (int64_t at = first; at < last; at += BLOCK) {
-        const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
+        const size_t n = adamod__block_length(last, at);
         const void *g = adamod__read_block(c->base.w->kernels, compute, x->grad, x->grad_type, at, n, buffer);
         sum = adamod__combine(sum, reduce(g, n, c->outside ? 1 : scale), c->largest);
     }

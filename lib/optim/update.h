@@ -19,6 +19,8 @@ struct rule_driver {
     uint32_t takes;
     /* Bytes of space->workspace that run needs, aligned to 64 and uninitialized; SIZE_MAX: too many. NULL: none. */
     size_t (*workspace)(const work *w);
+    /* For run and workspace of matrices.h; else NULL. */
+    const struct matrix_driver *matrices;
 };
 
 static inline bool adamod__driver_takes(const work *w, const adamod__coef_f64 *c) {

@@ -97,7 +97,7 @@ static void adamod__pass_rows(void *context, int64_t chunk, int thread) {
     block_buffers *buffer = adamod__memory_of(c, thread).buffer;
     double params = 0, row_sum = 0;
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
-        const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
+        const size_t n = adamod__block_length(p.last, at);
         const void *g = adamod__gradient(p.w, &p.source, at, n, buffer);
         params += k->sumsq(adamod__param(p.w, &p.source, at, n, buffer), n, 1);
         if (!p.f.factored) {
@@ -180,7 +180,7 @@ static void adamod__pass_norm(void *context, int64_t chunk, int thread) {
     double sum = 0, mean = 0;
     int64_t matrix = -1;
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
-        const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
+        const size_t n = adamod__block_length(p.last, at);
         const void *g = adamod__gradient(p.w, &p.source, at, n, buffer);
         adamod__updates(&p, at, n, g, 1, buffer->step, &matrix, &mean, buffer);
         sum += p.source.kernels->sumsq(buffer->step, n, 1);
@@ -220,7 +220,7 @@ static void adamod__pass_update(void *context, int64_t chunk, int thread) {
     p.source.state[1] = p.source.state[2] = p.source.state[3] = NULL;
     block_source states = adamod__source(p.w, p.source.item, p.coef);
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
-        const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
+        const size_t n = adamod__block_length(p.last, at);
         pass q = p;
         q.source = states;
         const void *g = adamod__gradient(p.w, &states, at, n, buffer);

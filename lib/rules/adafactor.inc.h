@@ -48,7 +48,6 @@ HAS_STATE(adafactor) {
     return (s->shape == ADAMOD_SHAPE_SAME) == (ndim < 2);
 }
 
-RULE_DRIVER(adafactor);
 RULE_DEFINITION(
     adafactor, .summary = "Adam's v as the product of a row and a column, for matrices", .year = 2018,
     .source = "arXiv 1804.04235", .driver = &adamod__adafactor_driver, .shaped = true,

@@ -24,7 +24,7 @@ static void adamod__adashift_largest(void *context, int64_t chunk, int thread) {
     if (!adamod__adashift_spatial(b->coef)) return;
     double *buffer = adamod__memory_of(c, thread).buffer->g, most = 0;
     for (int64_t at = first; at < last; at += BLOCK) {
-        const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
+        const size_t n = adamod__block_length(last, at);
         const void *g = adamod__read_block(c->w->kernels, b->compute, b->state[2], b->state_type, at, n, buffer);
         most = adamod__larger(most, b->kernels->maxabs(g, n, 1));
     }

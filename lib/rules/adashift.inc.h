@@ -62,7 +62,6 @@ HAS_STATE(adashift) {
 }
 
 static const char *const adamod__spatials[] = {"max", "none", NULL};
-RULE_DRIVER(adashift);
 RULE_DEFINITION(adashift, .summary = "Adam with a gradient in v that is n updates old", .year = 2018,
                 .source = "arXiv 1810.00143", .driver = &adamod__adashift_driver,
                 .has_state = adamod__adashift_has_state,

@@ -101,10 +101,6 @@ static double *adamod__muon_partial(const muon_matrix *m, int64_t chunk) {
     return &m->base.space->partial[2 * (m->base.space->first_chunk[m->item] + chunk)];
 }
 
-static size_t adamod__muon_length(const muon_range *r, int64_t at) {
-    return r->last - at < BLOCK ? (size_t)(r->last - at) : BLOCK;
-}
-
 static void *adamod__muon_at(const muon_matrix *m, const muon_range *r, int64_t at) {
     return m->x + (size_t)at * adamod__type_size(r->source.compute);
 }
@@ -120,7 +116,7 @@ static void adamod__muon_momentum(void *context, int64_t chunk, int thread) {
     double *sums = adamod__muon_partial(m, chunk);
     sums[0] = sums[1] = 0;
     for (int64_t at = r.first; at < r.last; at += BLOCK) {
-        block data = {.p = adamod__muon_at(m, &r, at), .n = adamod__muon_length(&r, at)};
+        block data = {.p = adamod__muon_at(m, &r, at), .n = adamod__block_length(r.last, at)};
         data.g = adamod__gradient(w, b, at, data.n, r.memory.buffer);
         data.m = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->state[0], b->state_type, at, data.n,
                                                        r.memory.buffer->state[0]);
@@ -134,26 +130,17 @@ static void adamod__muon_momentum(void *context, int64_t chunk, int thread) {
     }
 }
 
-/* Squares of doubles may overflow or vanish where the numbers themselves do not: the largest number first, then the sum of
- * squares of numbers times scale. */
-static void adamod__muon_largest(void *context, int64_t chunk, int thread) {
+/* The largest number or, if m->scale is set, the sum of squares of numbers times it. */
+static void adamod__muon_reduce(void *context, int64_t chunk, int thread) {
     const muon_matrix *m = context;
     const muon_range r = adamod__muon_range(m, chunk, thread);
-    double *most = adamod__muon_partial(m, chunk);
-    *most = 0;
+    double *result = adamod__muon_partial(m, chunk);
+    *result = 0;
     for (int64_t at = r.first; at < r.last; at += BLOCK) {
-        *most =
-            adamod__larger(*most, r.source.kernels->maxabs(adamod__muon_at(m, &r, at), adamod__muon_length(&r, at), 1));
-    }
-}
-
-static void adamod__muon_squares(void *context, int64_t chunk, int thread) {
-    const muon_matrix *m = context;
-    const muon_range r = adamod__muon_range(m, chunk, thread);
-    double *sum = adamod__muon_partial(m, chunk);
-    *sum = 0;
-    for (int64_t at = r.first; at < r.last; at += BLOCK) {
-        *sum += r.source.kernels->sumsq(adamod__muon_at(m, &r, at), adamod__muon_length(&r, at), m->scale);
+        const void *x = adamod__muon_at(m, &r, at);
+        const size_t n = adamod__block_length(r.last, at);
+        if (m->scale > 0) *result += r.source.kernels->sumsq(x, n, m->scale);
+        else *result = adamod__larger(*result, r.source.kernels->maxabs(x, n, 1));
     }
 }
 
@@ -164,7 +151,7 @@ static void adamod__muon_scale(void *context, int64_t chunk, int thread) {
     const adamod__coef_f64 coef = {.gscale = m->scale, .clip = INFINITY};
     for (int64_t at = r.first; at < r.last; at += BLOCK) {
         void *x = adamod__muon_at(m, &r, at);
-        r.source.kernels->gradient(x, x, NULL, adamod__muon_length(&r, at), &coef);
+        r.source.kernels->gradient(x, x, NULL, adamod__block_length(r.last, at), &coef);
     }
 }
 
@@ -179,8 +166,8 @@ static void adamod__muon_update(void *context, int64_t chunk, int thread) {
     b->update = b->kernels->update[w->rule->id][STEP];
     b->state[0] = NULL; /* the momentum's */
     for (int64_t at = r.first; at < r.last; at += BLOCK) {
-        adamod__update_block(w, b, at, adamod__muon_length(&r, at), r.memory.buffer, adamod__muon_at(m, &r, at), NULL,
-                             counts);
+        adamod__update_block(w, b, at, adamod__block_length(r.last, at), r.memory.buffer, adamod__muon_at(m, &r, at),
+                             NULL, counts);
     }
     if (!counts) return;
     double *sums = adamod__muon_partial(m, chunk);
@@ -200,15 +187,16 @@ static double adamod__muon_sum(const muon_matrix *m, int64_t chunks, bool larges
     return sum;
 }
 
-/* The norm of x, whose squares are summed already. */
+/* The norm of x, whose squares are summed already. Squares of doubles may overflow or vanish where the numbers themselves do
+ * not: they are then summed again, scaled. */
 static double adamod__muon_norm(muon_matrix *m, int64_t chunks) {
     const double sum = adamod__muon_sum(m, chunks, false);
     if (isfinite(sum) && sum > 1e-280) return sqrt(sum);
-    adamod__pool_run(m->pool, chunks, adamod__muon_largest, m);
+    adamod__pool_run(m->pool, chunks, adamod__muon_reduce, m);
     const double most = adamod__muon_sum(m, chunks, true);
     if (!isfinite(most) || most == 0) return most;
     m->scale = 1 / fmax(most, 1e-300);
-    adamod__pool_run(m->pool, chunks, adamod__muon_squares, m);
+    adamod__pool_run(m->pool, chunks, adamod__muon_reduce, m);
     return sqrt(adamod__muon_sum(m, chunks, false)) / m->scale;
 }
 
@@ -238,11 +226,7 @@ static void adamod__muon_matrix(const work_context *base, size_t i, char *worksp
 
 static const matrix_driver adamod__muon_matrices = {adamod__muon_takes, adamod__muon_bytes, adamod__muon_matrix};
 
-static void adamod__muon_run(const work *w, work_space *space) {
-    adamod__matrices_run(w, space, &adamod__muon_matrices);
-}
-
-static size_t adamod__muon_workspace(const work *w) { return adamod__matrices_workspace(w, &adamod__muon_matrices); }
-
-const rule_driver adamod__muon_driver = {
-    .run = adamod__muon_run, .takes = 1u << MOMENTUM, .workspace = adamod__muon_workspace};
+const rule_driver adamod__muon_driver = {.run = adamod__matrices_run,
+                                         .takes = 1u << MOMENTUM,
+                                         .workspace = adamod__matrices_workspace,
+                                         .matrices = &adamod__muon_matrices};

@@ -86,7 +86,6 @@ HAS_STATE(muon) {
 
 static const char *const adamod__adjustments[] = {"original", "match_rms_adamw", "spectral_unclamped", NULL};
 
-RULE_DRIVER(muon);
 RULE_DEFINITION(
     muon, .summary = "momentum made orthogonal, for matrices; AdamW for other arrays", .year = 2024,
     .source = "kellerjordan.github.io/posts/muon", .driver = &adamod__muon_driver, .shaped = true,

@@ -1,6 +1,6 @@
 /* The section ADAMOD_RULE_NAME of every rule's file, in the order of list.inc.h. The includer defines the words it needs:
  *   RULE(name)     a rule
- *   DRIVER(name)   it has a driver on CUDA devices
+ *   DRIVER(name)   it has a driver, on CUDA devices a .cu file
  *   SUMS(name)     its driver is optim/sums.c, and it has FINISH
  *   OPTION(ID)     an option that only this file has */
 #ifndef RULE

@@ -60,7 +60,6 @@ COEFS(prodigy) {
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
-RULE_DRIVER(prodigy);
 RULE_DEFINITION(
     prodigy, .summary = "Adam that estimates its learning rate from how far it has come", .year = 2023,
     .source = "arXiv 2306.06101", .driver = &adamod__prodigy_driver, .couples_arrays = true,

@@ -1,6 +1,6 @@
 /* SOAP's driver for matrices: see rules/soap.inc.h. All arrays of a matrix are taken into the workspace in the type of
- * computation, and what has changed is put back. Eigenvectors and orthogonal factors are in f64 whatever the type: that they
- * are orthogonal is what the rule rests on. */
+ * computation, and states are stored at the end. Eigenvectors and orthogonal factors are in f64 whatever the type, since the
+ * rule needs bases that are orthogonal. */
 #include "optim/eigen.h"
 #include "optim/matmul.h"
 #include "optim/matrices.h"
@@ -10,13 +10,8 @@
 
 enum { SOAP_MATRIX = 1, SOAP_STEP = 2 };       /* variants */
 enum { SOAP_MOMENT, SOAP_SQUARE, SOAP_FIRST }; /* states; those of side i are SOAP_FIRST + i and SOAP_FIRST + 2 + i */
-enum {
-    SOAP_G,
-    SOAP_M,
-    SOAP_V,
-    SOAP_A,
-    SOAP_B
-}; /* arrays of the matrix's size: the gradient, states, and two at work */
+/* arrays of the matrix's size: the gradient, states, and two for intermediate results */
+enum { SOAP_G, SOAP_M, SOAP_V, SOAP_A, SOAP_B };
 
 /* One side of a matrix. */
 typedef struct soap_side {
@@ -37,6 +32,7 @@ typedef struct soap_matrix {
     soap_side side[2];
     adamod_pool *pool;
     int thread;
+    bool begins; /* in the first update */
 } soap_matrix;
 
 /* ---- the workspace ---- */
@@ -107,22 +103,18 @@ static size_t adamod__soap_bytes(const work *w, const work_item *item) {
 
 /* ---- states in and out ---- */
 
-static size_t adamod__soap_length(int64_t count, int64_t at) {
-    return count - at < BLOCK ? (size_t)(count - at) : BLOCK;
-}
-
 static void adamod__soap_load(const soap_matrix *m, int state, int64_t count, char *to) {
     const block_source *b = &m->source;
     const thread_memory memory = adamod__memory_of(&m->base, m->thread);
     for (int64_t at = 0; at < count; at += BLOCK) {
-        const size_t n = adamod__soap_length(count, at);
+        const size_t n = adamod__block_length(count, at);
         const void *from = adamod__read_block(m->base.w->kernels, b->compute, b->item->span->state[state],
                                               b->state_type, at, n, memory.buffer->state[0]);
         memcpy(to + (size_t)at * m->size, from, n * m->size);
     }
 }
 
-static void adamod__soap_store(const soap_matrix *m, int state, int64_t count, const char *from) {
+static void adamod__soap_store(const soap_matrix *m, int state, int64_t count, char *from) {
     const block_source *b = &m->source;
     char *to = b->item->span->state[state];
     if (b->state_type == b->compute) {
@@ -130,19 +122,30 @@ static void adamod__soap_store(const soap_matrix *m, int state, int64_t count, c
         return;
     }
     for (int64_t at = 0; at < count; at += BLOCK) {
-        adamod__write_block(m->base.w->kernels, b->compute, to, b->state_type, at, adamod__soap_length(count, at),
+        adamod__write_block(m->base.w->kernels, b->compute, to, b->state_type, at, adamod__block_length(count, at),
                             from + (size_t)at * m->size, &(block_random){b->key, 1 + state % KERNEL_STATES});
     }
 }
 
-/* Its sum of squares, too, if statistics are wanted. */
+/* Loads or stores all states. */
+static void adamod__soap_states(const soap_matrix *m, void (*move)(const soap_matrix *, int, int64_t, char *)) {
+    move(m, SOAP_MOMENT, m->rows * m->cols, m->array[SOAP_M]);
+    move(m, SOAP_SQUARE, m->rows * m->cols, m->array[SOAP_V]);
+    for (int i = 0; i < 2; i++) {
+        const soap_side *s = &m->side[i];
+        move(m, SOAP_FIRST + i, s->n * s->n, s->average);
+        move(m, SOAP_FIRST + 2 + i, s->n * s->n, s->q);
+    }
+}
+
+/* Loads the gradient. Returns its sum of squares if statistics are wanted. */
 static double adamod__soap_gradient(const soap_matrix *m) {
     const work *w = m->base.w;
     const thread_memory memory = adamod__memory_of(&m->base, m->thread);
     const int64_t count = m->rows * m->cols;
     double sum = 0;
     for (int64_t at = 0; at < count; at += BLOCK) {
-        const size_t n = adamod__soap_length(count, at);
+        const size_t n = adamod__block_length(count, at);
         const void *g = adamod__gradient(w, &m->source, at, n, memory.buffer);
         memcpy(m->array[SOAP_G] + (size_t)at * m->size, g, n * m->size);
         if (w->stats) sum += m->source.kernels->sumsq(g, n, 1);
@@ -163,7 +166,7 @@ static double adamod__soap_gradient(const soap_matrix *m) {
         }                                                                                                              \
     } while (0)
 
-/* The averages, of which the second is of the gradient in the other basis. */
+/* The averages; the second is of the gradient in the other basis. */
 static void adamod__soap_moments(const soap_matrix *m) {
     if (m->source.compute == ADAMOD_F64) SOAP_MOMENTS(double, m, m->source.coef);
     else SOAP_MOMENTS(float, m, m->source.coef);
@@ -180,11 +183,6 @@ static void adamod__soap_divide(const soap_matrix *m) {
     }
 }
 
-static double adamod__soap_at(const soap_matrix *m, const char *array, int64_t i) {
-    return m->source.compute == ADAMOD_F64 ? ((const double *)(const void *)array)[i]
-                                           : (double)((const float *)(const void *)array)[i];
-}
-
 static void adamod__soap_put(const soap_matrix *m, char *array, int64_t i, double x) {
     if (m->source.compute == ADAMOD_F64) ((double *)(void *)array)[i] = x;
     else ((float *)(void *)array)[i] = (float)x;
@@ -192,7 +190,7 @@ static void adamod__soap_put(const soap_matrix *m, char *array, int64_t i, doubl
 
 /* ---- products ---- */
 
-/* B becomes the matrix from in the other basis, or if it is in that, back; A is overwritten. */
+/* Turns the matrix `from` into the other basis, or back; the result is B, and A is overwritten. */
 static void adamod__soap_turn(const soap_matrix *m, const char *from, bool back) {
     const int64_t r = m->rows, c = m->cols;
     const soap_side *left = &m->side[0], *right = &m->side[1];
@@ -234,22 +232,33 @@ static void adamod__soap_averages(const soap_matrix *m) {
 
 /* ---- bases ---- */
 
-static void adamod__soap_begin_side(void *context, int64_t i, int thread) {
+/* The basis of side i from its numbers in wide: eigenvectors of the average, or later the orthogonal factor of a step. */
+static void adamod__soap_basis(void *context, int64_t i, int thread) {
     const soap_matrix *m = context;
     const soap_side *s = &m->side[i];
+    const int64_t count = s->n * s->n;
     (void)thread;
-    for (int64_t k = 0; k < s->n * s->n; k++) s->wide[k] = adamod__soap_at(m, s->average, k);
-    if (s->n > 0) adamod__eigenvectors(s->wide, s->n, s->wide + s->n * s->n);
-    for (int64_t k = 0; k < s->n * s->n; k++) adamod__soap_put(m, s->q, k, s->wide[k]);
+    if (count > 0) (m->begins ? adamod__eigenvectors : adamod__orthogonal_factor)(s->wide, s->n, s->wide + count);
+    for (int64_t k = 0; k < count; k++) adamod__soap_put(m, s->q, k, s->wide[k]);
 }
 
-/* The columns by the sums of q times (average times q), estimates of the eigenvalues, the largest first; those that are
- * equal stay as they are. */
+static void adamod__soap_begin(const soap_matrix *m) {
+    for (int i = 0; i < 2; i++) {
+        const soap_side *s = &m->side[i];
+        for (int64_t k = 0; k < s->n * s->n; k++) {
+            s->wide[k] = adamod__real_at(m->source.compute, s->average, (size_t)k);
+        }
+    }
+}
+
+/* Sorts columns by the sums of q times (average times q), which estimate eigenvalues, the largest first. Equal ones keep
+ * their order. */
 static void adamod__soap_order(const soap_matrix *m, const soap_side *s) {
     double *found = s->wide + s->n * s->n;
     for (int64_t j = 0; j < s->n; j++) found[j] = 0;
     for (int64_t k = 0; k < s->n * s->n; k++) {
-        found[k % s->n] += adamod__soap_at(m, s->q, k) * adamod__soap_at(m, s->times, k);
+        found[k % s->n] += adamod__real_at(m->source.compute, s->q, (size_t)k) *
+                           adamod__real_at(m->source.compute, s->times, (size_t)k);
     }
     for (int64_t j = 0; j < s->n; j++) {
         int64_t at = j;
@@ -271,15 +280,7 @@ static void adamod__soap_reorder(const soap_matrix *m, int side, const int64_t *
     }
 }
 
-static void adamod__soap_factor_side(void *context, int64_t i, int thread) {
-    const soap_matrix *m = context;
-    const soap_side *s = &m->side[i];
-    (void)thread;
-    if (s->n > 0) adamod__orthogonal_factor(s->wide, s->n, s->wide + s->n * s->n);
-    for (int64_t k = 0; k < s->n * s->n; k++) adamod__soap_put(m, s->q, k, s->wide[k]);
-}
-
-/* One step of the power method from the basis there is, and what is orthogonal of it. */
+/* One step of the power method from the present basis, whose orthogonal factor is the next. */
 static void adamod__soap_follow(const soap_matrix *m) {
     for (int i = 0; i < 2; i++) {
         const soap_side *s = &m->side[i];
@@ -291,15 +292,14 @@ static void adamod__soap_follow(const soap_matrix *m) {
         adamod__soap_order(m, s);
         adamod__soap_reorder(m, i, s->order);
         for (int64_t k = 0; k < s->n * s->n; k++) {
-            s->wide[k] = adamod__soap_at(m, s->times, k / s->n * s->n + s->order[k % s->n]);
+            s->wide[k] = adamod__real_at(m->source.compute, s->times, (size_t)(k / s->n * s->n + s->order[k % s->n]));
         }
     }
-    adamod__pool_run(m->pool, 2, adamod__soap_factor_side, (void *)(uintptr_t)m);
 }
 
 /* ---- one matrix ---- */
 
-/* p, by what Adam does in the other basis; and statistics. */
+/* Updates p by the direction of Adam in the other basis; and statistics. */
 static void adamod__soap_step(soap_matrix *m, double *moved) {
     const work *w = m->base.w;
     const thread_memory memory = adamod__memory_of(&m->base, m->thread);
@@ -310,7 +310,7 @@ static void adamod__soap_step(soap_matrix *m, double *moved) {
     b.update = b.kernels->update[w->rule->id][SOAP_STEP];
     b.state[SOAP_MOMENT] = b.state[SOAP_SQUARE] = NULL;
     for (int64_t at = 0; at < count; at += BLOCK) {
-        adamod__update_block(w, &b, at, adamod__soap_length(count, at), memory.buffer,
+        adamod__update_block(w, &b, at, adamod__block_length(count, at), memory.buffer,
                              m->array[SOAP_B] + (size_t)at * m->size, NULL, counts);
     }
     if (!counts) return;
@@ -327,15 +327,11 @@ static void adamod__soap_update(const work_context *c, size_t i, char *workspace
     m.item = i;
     m.pool = pool;
     m.thread = thread;
+    m.begins = t == 0;
     (void)adamod__soap_lay(&m, workspace);
     memset(sums, 0, (size_t)(2 * (c->space->first_chunk[i + 1] - c->space->first_chunk[i])) * sizeof *sums);
     sums[0] = adamod__soap_gradient(&m);
-    adamod__soap_load(&m, SOAP_MOMENT, count, m.array[SOAP_M]);
-    adamod__soap_load(&m, SOAP_SQUARE, count, m.array[SOAP_V]);
-    for (int k = 0; k < 2; k++) {
-        adamod__soap_load(&m, SOAP_FIRST + k, m.side[k].n * m.side[k].n, m.side[k].average);
-        adamod__soap_load(&m, SOAP_FIRST + 2 + k, m.side[k].n * m.side[k].n, m.side[k].q);
-    }
+    adamod__soap_states(&m, adamod__soap_load);
     if (t > 0) {
         adamod__soap_turn(&m, m.array[SOAP_G], false);
         adamod__soap_moments(&m);
@@ -347,28 +343,15 @@ static void adamod__soap_update(const work_context *c, size_t i, char *workspace
     }
     adamod__soap_step(&m, &sums[1]);
     adamod__soap_averages(&m);
-    if (t == 0) adamod__pool_run(pool, 2, adamod__soap_begin_side, &m);
-    else if (t % (int64_t)item->options[OPT_PRECONDITION_FREQUENCY] == 0) adamod__soap_follow(&m);
-    adamod__soap_store(&m, SOAP_MOMENT, count, m.array[SOAP_M]);
-    adamod__soap_store(&m, SOAP_SQUARE, count, m.array[SOAP_V]);
-    for (int k = 0; k < 2; k++) {
-        adamod__soap_store(&m, SOAP_FIRST + k, m.side[k].n * m.side[k].n, m.side[k].average);
-        adamod__soap_store(&m, SOAP_FIRST + 2 + k, m.side[k].n * m.side[k].n, m.side[k].q);
-    }
+    const bool follows = t > 0 && t % (int64_t)item->options[OPT_PRECONDITION_FREQUENCY] == 0;
+    if (m.begins) adamod__soap_begin(&m);
+    if (follows) adamod__soap_follow(&m);
+    if (m.begins || follows) adamod__pool_run(pool, 2, adamod__soap_basis, &m);
+    adamod__soap_states(&m, adamod__soap_store);
 }
 
-static bool adamod__soap_takes(const work_item *item) {
-    (void)item;
-    return true;
-}
-
-static const matrix_driver adamod__soap_matrices = {adamod__soap_takes, adamod__soap_bytes, adamod__soap_update};
-
-static void adamod__soap_run(const work *w, work_space *space) {
-    adamod__matrices_run(w, space, &adamod__soap_matrices);
-}
-
-static size_t adamod__soap_workspace(const work *w) { return adamod__matrices_workspace(w, &adamod__soap_matrices); }
-
-const rule_driver adamod__soap_driver = {
-    .run = adamod__soap_run, .takes = 1u << SOAP_MATRIX, .workspace = adamod__soap_workspace};
+static const matrix_driver adamod__soap_matrices = {NULL, adamod__soap_bytes, adamod__soap_update};
+const rule_driver adamod__soap_driver = {.run = adamod__matrices_run,
+                                         .takes = 1u << SOAP_MATRIX,
+                                         .workspace = adamod__matrices_workspace,
+                                         .matrices = &adamod__soap_matrices};

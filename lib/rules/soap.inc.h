@@ -58,7 +58,6 @@ COEFS(soap) {
 
 HAS_STATE(soap) { return ndim >= 2; }
 
-RULE_DRIVER(soap);
 RULE_DEFINITION(
     soap, .summary = "Adam in the eigenbasis of Shampoo, for matrices", .year = 2024, .source = "arXiv 2409.11321",
     .driver = &adamod__soap_driver, .shaped = true, .has_state = adamod__soap_has_state,

@@ -70,9 +70,6 @@ static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const
 #include "kernels/cpu/kernels.inc.h"
 
 const kernel_set adamod__kernels_avx2 = {"avx2", &adamod__table_avx2_f32, &adamod__table_avx2_f64};
-#undef ISA
-#undef TILE_ROWS
-#undef TILE_VECTORS
 
 #ifdef __clang__
 #pragma clang attribute pop

@@ -71,9 +71,6 @@ static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(con
 #include "kernels/cpu/kernels.inc.h"
 
 const kernel_set adamod__kernels_avx512 = {"avx512", &adamod__table_avx512_f32, &adamod__table_avx512_f64};
-#undef ISA
-#undef TILE_ROWS
-#undef TILE_VECTORS
 
 #ifdef __clang__
 #pragma clang attribute pop

@@ -11,7 +11,6 @@
 
 #define BITS NAME(bits)
 #define HALF NAME(half)
-#define ROWS(n) for (size_t i = 0; i < (n); i += WIDTH)
 
 #ifdef CONVERT_F32
 #if WIDTH == 1
@@ -174,54 +173,32 @@ INLINE BITS NAME(random_pair_half)(BITS hash, uint32_t first, int slot, int odd)
 #define STORE_F16(out, x) (*(out) = adamod__f32_to_f16(x))
 #endif
 
-/* Calls body for whole vectors in place, then once more on padded copies of the rest. */
-#define EACH(in_type, in, out_type, out, n, body)                                                                      \
-    const size_t whole = (n) - (n) % WIDTH;                                                                            \
-    ROWS(whole) { body((out) + i, (in) + i, i); }                                                                      \
-    if (whole < (n)) {                                                                                                 \
-        in_type rest_in[WIDTH] = {0};                                                                                  \
-        out_type rest_out[WIDTH];                                                                                      \
-        memcpy(rest_in, (in) + whole, ((n)-whole) * sizeof(in_type));                                                  \
-        body(rest_out, rest_in, whole);                                                                                \
-        memcpy((out) + whole, rest_out, ((n)-whole) * sizeof(out_type));                                               \
+/* Makes a function of n elements out of a statement for a vector, from `from` to `to`, which are elements i and on. It runs on
+ * whole vectors in place, then on padded copies of the rest. */
+#define CONVERSION(name, out_type, in_type, parameters, ...)                                                           \
+    static void NAME(name) parameters {                                                                                \
+        const size_t whole = n - n % WIDTH;                                                                            \
+        size_t i = 0;                                                                                                  \
+        for (; i < whole; i += WIDTH) {                                                                                \
+            const in_type *from = (const in_type *)in + i;                                                             \
+            out_type *to = (out_type *)out + i;                                                                        \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+        if (i < n) {                                                                                                   \
+            in_type from[WIDTH] = {0};                                                                                 \
+            out_type to[WIDTH];                                                                                        \
+            memcpy(from, (const in_type *)in + i, (n - i) * sizeof(in_type));                                          \
+            __VA_ARGS__;                                                                                               \
+            memcpy((out_type *)out + i, to, (n - i) * sizeof(out_type));                                               \
+        }                                                                                                              \
     }
-
-static void NAME(load_bf16)(void *out, const uint16_t *in, size_t n) {
-    float *o = out;
-#define BODY(to, from, i) STORE(to, 0, NAME(bf16_in)(from))
-    EACH(uint16_t, in, float, o, n, BODY)
-#undef BODY
-}
-
-static void NAME(store_bf16)(uint16_t *out, const void *in, size_t n) {
-    const float *x = in;
-#define BODY(to, from, i) NAME(bf16_out)(to, LOAD(from, 0), NAME(to_nearest)(LOAD(from, 0)))
-    EACH(float, x, uint16_t, out, n, BODY)
-#undef BODY
-}
-
-static void NAME(store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot) {
-    const float *x = in;
-#define BODY(to, from, i)                                                                                              \
-    NAME(bf16_out)                                                                                                     \
-    (to, LOAD(from, 0), NAME(random_half)(NAME(random_hash)((uint32_t)(i), key), (uint32_t)(i), slot))
-    EACH(float, x, uint16_t, out, n, BODY)
-#undef BODY
-}
-
-static void NAME(load_f16)(void *out, const uint16_t *in, size_t n) {
-    float *o = out;
-#define BODY(to, from, i) STORE(to, 0, LOAD_F16(from))
-    EACH(uint16_t, in, float, o, n, BODY)
-#undef BODY
-}
-
-static void NAME(store_f16)(uint16_t *out, const void *in, size_t n) {
-    const float *x = in;
-#define BODY(to, from, i) STORE_F16(to, LOAD(from, 0))
-    EACH(float, x, uint16_t, out, n, BODY)
-#undef BODY
-}
+CONVERSION(load_bf16, float, uint16_t, (void *out, const uint16_t *in, size_t n), STORE(to, 0, NAME(bf16_in)(from)))
+CONVERSION(load_f16, float, uint16_t, (void *out, const uint16_t *in, size_t n), STORE(to, 0, LOAD_F16(from)))
+CONVERSION(store_f16, uint16_t, float, (uint16_t * out, const void *in, size_t n), STORE_F16(to, LOAD(from, 0)))
+CONVERSION(store_bf16, uint16_t, float, (uint16_t * out, const void *in, size_t n),
+           NAME(bf16_out)(to, LOAD(from, 0), NAME(to_nearest)(LOAD(from, 0))))
+CONVERSION(store_bf16_random, uint16_t, float, (uint16_t * out, const void *in, size_t n, uint32_t key, int slot),
+           NAME(bf16_out)(to, LOAD(from, 0), NAME(random_half)(NAME(random_hash)((uint32_t)i, key), (uint32_t)i, slot)))
 
 static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot) {
     for (size_t i = 0; i < n; i++) {
@@ -280,7 +257,7 @@ static void NAME(store_q8)(uint8_t *codes, float *scales, const void *in, size_t
     else NAME(store_q8_of)(codes, scales, in, n, 2, key);
 }
 
-#undef EACH
+#undef CONVERSION
 #undef LOAD_F16
 #undef STORE_F16
 #undef LOAD_BF16
@@ -316,5 +293,3 @@ OUT_F64(q8, (uint8_t * codes, float *scales, const void *in, size_t n, int state
 #undef OUT_F64
 #undef NAME_F32
 #endif
-
-#undef ROWS

@@ -516,6 +516,11 @@ static const real_kernels NAME(table) = {
 #undef HALF
 #undef CONVERT
 #undef CHOOSE
+#ifndef CONVERT_F32 /* f64 comes last */
+#undef ISA
+#undef TILE_ROWS
+#undef TILE_VECTORS
+#endif
 #undef CONVERT_F32
 #undef REAL
 #undef TYPE

@@ -38,9 +38,6 @@
 #include "kernels/cpu/kernels.inc.h"
 
 const kernel_set adamod__kernels_neon = {"neon", &adamod__table_neon_f32, &adamod__table_neon_f64};
-#undef ISA
-#undef TILE_ROWS
-#undef TILE_VECTORS
 
 #include "kernels/cpu/contract_restore.inc.h"
 #else

@@ -31,8 +31,5 @@
 #include "kernels/cpu/kernels.inc.h"
 
 const kernel_set adamod__kernels_plain = {"plain", &adamod__table_plain_f32, &adamod__table_plain_f64};
-#undef ISA
-#undef TILE_ROWS
-#undef TILE_VECTORS
 
 #include "kernels/cpu/contract_restore.inc.h"

@@ -674,5 +674,4 @@ static void run(const view *v, int collect, cudaStream_t stream) {
     else each_way(v, [&](auto *p) { update_kernel<PASS_OF(p)><<<chunks * tiles, THREADS, 0, stream>>>(*v, tiles); });
 }
 
-extern const cuda_driver cuda_adafactor_driver;
 const cuda_driver cuda_adafactor_driver = {run, UINT32_MAX, true, workspace};

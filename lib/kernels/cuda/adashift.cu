@@ -95,5 +95,4 @@ static void run(const view *v, int, cudaStream_t stream) {
     finish_spatial_kernel<<<1, 256, 0, stream>>>(*v);
 }
 
-extern const cuda_driver cuda_adashift_driver;
 const cuda_driver cuda_adashift_driver = {run, 0, false, NULL};

@@ -36,9 +36,12 @@ adamod_status failed_call(const adamod__device *d, cudaError_t error, const char
                 cudaGetErrorName(error));
 }
 
-static adamod_status launched(const adamod__device *d, const char *what) {
-    const cudaError_t error = cudaGetLastError();
+adamod_status result_of(const adamod__device *d, cudaError_t error, const char *what) {
     return error == cudaSuccess ? ADAMOD_OK : failed_call(d, error, what);
+}
+
+static adamod_status launched(const adamod__device *d, const char *what) {
+    return result_of(d, cudaGetLastError(), what);
 }
 
 /* ---- devices ---- */
@@ -124,15 +127,13 @@ void keep(adamod__device *d, void *memory) {
 adamod_status copy_in(adamod__device *d, void *to, const void *from, size_t bytes) {
     device_guard guard(d->index);
     TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream));
-    TRY(d, cudaStreamSynchronize(d->stream));
-    return ADAMOD_OK;
+    return CALL(d, cudaStreamSynchronize(d->stream));
 }
 
 adamod_status copy_out(adamod__device *d, void *to, const void *from, size_t bytes) {
     device_guard guard(d->index);
     TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream));
-    TRY(d, cudaStreamSynchronize(d->stream));
-    return ADAMOD_OK;
+    return CALL(d, cudaStreamSynchronize(d->stream));
 }
 
 static adamod_status copy_within(adamod__device *d, void *to, const void *from, size_t bytes, int hint) {
@@ -169,8 +170,6 @@ static adamod_status check_memory(adamod__device *d, const void *memory) {
 
 /* ---- open and close ---- */
 
-#define DRIVER(name) extern const cuda_driver cuda_##name##_driver;
-#include "rules/names.inc.h"
 static const cuda_driver *driver_of(int rule) {
 #define DRIVER(name)                                                                                                   \
     if (rule == RULE_##name) return &cuda_##name##_driver;
@@ -211,8 +210,7 @@ static adamod_status start(adamod__device *d, const device_limit *limits) {
     adamod_status status = allocate(d, sizeof *d->shared, (void **)&d->shared);
     if (status || (status = allocate(d, OPT_COUNT * sizeof *limits, (void **)&d->limits))) return status;
     TRY(d, cudaMemset(d->shared, 0, sizeof *d->shared));
-    TRY(d, cudaMemcpy(d->limits, limits, OPT_COUNT * sizeof *limits, cudaMemcpyHostToDevice));
-    return ADAMOD_OK;
+    return CALL(d, cudaMemcpy(d->limits, limits, OPT_COUNT * sizeof *limits, cudaMemcpyHostToDevice));
 }
 
 static adamod_status open_device(adamod__device **out, int index, int rule, const device_limit limits[OPT_COUNT]) {
@@ -261,14 +259,12 @@ static adamod_status set_stream(adamod__device *d, void *stream) {
     /* A graph cannot wait for work outside it; the capturing program orders that. */
     if (before || after) return ADAMOD_OK;
     TRY(d, cudaEventRecord(d->event, from));
-    TRY(d, cudaStreamWaitEvent(to, d->event, 0));
-    return ADAMOD_OK;
+    return CALL(d, cudaStreamWaitEvent(to, d->event, 0));
 }
 
 static adamod_status sync_device(adamod__device *d) {
     device_guard guard(d->index);
-    TRY(d, cudaStreamSynchronize(d->stream));
-    return ADAMOD_OK;
+    return CALL(d, cudaStreamSynchronize(d->stream));
 }
 
 /* ---- changes between steps ---- */
@@ -297,6 +293,7 @@ static adamod_status push_control(adamod__device *d) {
 static adamod_status set_schedules(adamod__device *d, const device_schedule *nodes, int n, const int64_t *numbers,
                                    int n_numbers) {
     device_guard guard(d->index);
+    const char *what = "copying schedules";
     bump b = {NULL, 0};
     b.take<device_schedule>(n);
     b.take<int64_t>(n_numbers);
@@ -306,14 +303,16 @@ static adamod_status set_schedules(adamod__device *d, const device_schedule *nod
     b = bump{(char *)memory, 0};
     device_schedule *to = b.take<device_schedule>(n);
     int64_t *list = b.take<int64_t>(n_numbers);
-    cudaError_t e = cudaMemcpyAsync(to, nodes, (size_t)n * sizeof *nodes, cudaMemcpyHostToDevice, d->stream);
-    if (e == cudaSuccess) {
-        e = cudaMemcpyAsync(list, numbers, (size_t)n_numbers * sizeof *numbers, cudaMemcpyHostToDevice, d->stream);
-    }
-    if (e == cudaSuccess) e = cudaStreamSynchronize(d->stream);
-    if (e != cudaSuccess) {
+    status =
+        result_of(d, cudaMemcpyAsync(to, nodes, (size_t)n * sizeof *nodes, cudaMemcpyHostToDevice, d->stream), what);
+    if (!status)
+        status = result_of(
+            d, cudaMemcpyAsync(list, numbers, (size_t)n_numbers * sizeof *numbers, cudaMemcpyHostToDevice, d->stream),
+            what);
+    if (!status) status = result_of(d, cudaStreamSynchronize(d->stream), what);
+    if (status) {
         (void)cudaFree(memory);
-        return failed_call(d, e, "copying schedules");
+        return status;
     }
     void *old = d->schedules;
     d->schedules = memory;
@@ -376,9 +375,9 @@ static adamod_status freeze_table(adamod__device *d, view *v) {
     TRY(d, cudaThreadExchangeStreamCaptureMode(&mode));
     adamod_status status = allocate(d, bytes, &table);
     if (!status) {
-        cudaError_t error = cudaMemcpyAsync(table, d->tensors, bytes, cudaMemcpyHostToDevice, d->side);
-        if (error == cudaSuccess) error = cudaStreamSynchronize(d->side);
-        if (error != cudaSuccess) status = failed_call(d, error, "copying pointers for a graph");
+        const char *what = "copying pointers for a graph";
+        status = result_of(d, cudaMemcpyAsync(table, d->tensors, bytes, cudaMemcpyHostToDevice, d->side), what);
+        if (!status) status = result_of(d, cudaStreamSynchronize(d->side), what);
         keep(d, table);
     }
     TRY(d, cudaThreadExchangeStreamCaptureMode(&mode));
@@ -472,8 +471,7 @@ static void stream_destroy(adamod__device *d, void *stream) {
 
 static adamod_status graph_begin(adamod__device *d) {
     device_guard guard(d->index);
-    TRY(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeGlobal));
-    return ADAMOD_OK;
+    return CALL(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeGlobal));
 }
 
 static adamod_status graph_end(adamod__device *d, void **out) {
@@ -490,8 +488,7 @@ static adamod_status graph_end(adamod__device *d, void **out) {
 
 static adamod_status graph_launch(adamod__device *d, void *graph) {
     device_guard guard(d->index);
-    TRY(d, cudaGraphLaunch((cudaGraphExec_t)graph, d->stream));
-    return ADAMOD_OK;
+    return CALL(d, cudaGraphLaunch((cudaGraphExec_t)graph, d->stream));
 }
 
 static adamod_status graph_time(adamod__device *d, void *graph, int launches, double *seconds) {

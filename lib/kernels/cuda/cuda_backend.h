@@ -134,6 +134,8 @@ typedef struct cuda_driver {
     /* Bytes of workspace for these tensors, on the host; NULL: none. */
     int64_t (*workspace)(const device_layout *l);
 } cuda_driver;
+#define DRIVER(name) extern const cuda_driver cuda_##name##_driver;
+#include "rules/names.inc.h"
 
 /* Workspace for matrices in batches: for all, or for `enough` bytes at a time, or for the largest. bytes_of: 0 if the tensor is
  * no matrix of the driver's. */

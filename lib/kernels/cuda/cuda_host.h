@@ -50,6 +50,9 @@ adamod_status fail(adamod_status status, const char *format, ...) __attribute__(
 adamod_status no_memory(void); /* of the host */
 adamod_status failed_call(const adamod__device *d, cudaError_t error, const char *what);
 
+adamod_status result_of(const adamod__device *d, cudaError_t error, const char *what);
+
+#define CALL(d, call) result_of(d, call, #call)
 /* Returns from the function if a CUDA call failed. */
 #define TRY(d, call)                                                                                                   \
     do {                                                                                                               \

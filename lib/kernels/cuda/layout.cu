@@ -123,8 +123,8 @@ static size_t place(adamod__device *d, const device_layout *l, const tables *t, 
 }
 
 template <class T> static adamod_status upload(adamod__device *d, const T *to, const T *from, int64_t n) {
-    TRY(d, cudaMemcpyAsync((void *)(uintptr_t)to, from, (size_t)n * sizeof *to, cudaMemcpyHostToDevice, d->stream));
-    return ADAMOD_OK;
+    return CALL(
+        d, cudaMemcpyAsync((void *)(uintptr_t)to, from, (size_t)n * sizeof *to, cudaMemcpyHostToDevice, d->stream));
 }
 
 static adamod_status upload_tables(adamod__device *d, const device_layout *l, const tables *t, const view *v,
@@ -137,8 +137,7 @@ static adamod_status upload_tables(adamod__device *d, const device_layout *l, co
     if (!status) status = upload(d, tiles, (const piece *)t->tiles, t->n_tiles);
     for (int c = 0; !status && c < COUNTED; c++) status = upload(d, firsts[c], (const int64_t *)t->first[c], l->n + 1);
     if (status) return status;
-    TRY(d, cudaStreamSynchronize(d->stream));
-    return ADAMOD_OK;
+    return CALL(d, cudaStreamSynchronize(d->stream));
 }
 
 static adamod_status reserve_workspace(adamod__device *d, int64_t bytes) {

@@ -539,5 +539,4 @@ static void run(const view *v, int collect, cudaStream_t stream) {
     }
 }
 
-extern const cuda_driver cuda_muon_driver;
 const cuda_driver cuda_muon_driver = {run, 1u << MOMENTUM, false, workspace};

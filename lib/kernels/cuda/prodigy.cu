@@ -109,5 +109,4 @@ static void run(const view *v, int, cudaStream_t stream) {
     estimate_kernel<<<1, DECIDE_THREADS, 0, stream>>>(*v);
 }
 
-extern const cuda_driver cuda_prodigy_driver;
 const cuda_driver cuda_prodigy_driver = {run, 0, false, NULL};

@@ -559,5 +559,4 @@ static void run(const view *v, int collect, cudaStream_t stream) {
     if (collect) sums_kernel<<<(unsigned)v->n, 32, 0, stream>>>(*v);
 }
 
-extern const cuda_driver cuda_soap_driver;
 const cuda_driver cuda_soap_driver = {run, 1u << SOAP_MATRIX, false, workspace};

@@ -39,6 +39,5 @@ static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __
         run_join(v, stream);                                                                                           \
         finish_kernel<<<(unsigned)((v->n + JOIN_WARPS - 1) / JOIN_WARPS), 32 * JOIN_WARPS, 0, stream>>>(*v);           \
     }                                                                                                                  \
-    extern const cuda_driver cuda_##name##_driver;                                                                     \
     const cuda_driver cuda_##name##_driver = {run_##name, 0, false, NULL};
 #include "rules/names.inc.h"
