@@ -140,7 +140,8 @@ enum { HELD_OUT = 0x68656c64 }; /* the stream of its random numbers */
 /* Moves random training pictures to the validation set. Both sets keep their order. */
 static int hold_out(images *s, const images_settings *r) {
     const int64_t n = s->n[SPLIT_TRAIN];
-    int64_t held = (int64_t)((double)n * r->data.hold_out / 100 + 0.5), *order = malloc((size_t)n * sizeof *order);
+    int64_t held = (int64_t)((double)n * r->data.hold_out / 100 + 0.5),
+            *order = malloc(((size_t)n + 1) * sizeof *order);
     int32_t *valid = malloc((size_t)n * sizeof *valid), *train = s->place[SPLIT_TRAIN];
     bool *chosen = calloc((size_t)n, sizeof *chosen);
     if (held < 1) held = 1;
