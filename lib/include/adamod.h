@@ -183,7 +183,7 @@ typedef enum adamod_rule_bound {
     ADAMOD_BOUND_ALWAYS = 2
 } adamod_rule_bound;
 
-/* What sets a rule apart; adamod_option_at lists its options and their defaults, the kind of weight decay included. */
+/* The facts about a rule; adamod_option_at lists its options and their defaults, the kind of weight decay included. */
 typedef struct adamod_rule {
     const char *name;    /* as in state files: "adam" for "adamw" */
     const char *summary; /* one line */
@@ -413,7 +413,7 @@ typedef struct adamod_statistics {
     int64_t step[ADAMOD_HIST_BINS];
     /* elements whose parameter, or one of whose states, is a NaN or infinite; many of them never move again */
     int64_t nonfinite;
-    /* Those elements of eta and step that never had a gradient: their second moment is still 0, so their eta is
+    /* Elements of eta and step that never had a gradient: their second moment is still 0, so their eta is
      * lr / eps, the largest possible. Zero for rules without a second moment for each element. */
     int64_t idle_eta[ADAMOD_HIST_BINS];
     int64_t idle_step[ADAMOD_HIST_BINS];
@@ -587,7 +587,7 @@ ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_
 
 /* ---- 9. CUDA ------------------------------------------------------------------------------------------------------
  *
- * The same handle and the same functions, with parameters and gradients in a GPU's memory:
+ * A handle whose parameters and gradients are in a GPU's memory has the same functions:
  *
  *     adamod_create_on(&opt, "adamod", "cuda");            // "cuda:1" for the second GPU, "cpu" for what create gives
  *     adamod_set_stream(opt, stream);                      // the default stream unless set

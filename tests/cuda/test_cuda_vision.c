@@ -76,12 +76,12 @@ static void check(const model *m) {
 }
 
 TEST(resnets_on_a_device) {
-    const resnet_settings r = small_resnet("batch");
+    const resnet_settings r = small_resnet(RESNET_BATCH_NORM);
     check(&(model){.resnet = &r});
 }
 
 TEST(resnets_without_norms_on_a_device) {
-    const resnet_settings r = small_resnet("fixup");
+    const resnet_settings r = small_resnet(RESNET_FIXUP);
     check(&(model){.resnet = &r});
 }
 
@@ -122,7 +122,7 @@ TEST(wide_resnets_on_a_device) {
     } cases[] = {{"2,1", "64,128", 32}, {"1,1", "256,512", 8}};
     if (!cudacheck_open()) SKIP("no device");
     for (int i = 0; i < 2; i++) {
-        resnet_settings r = small_resnet("batch");
+        resnet_settings r = small_resnet(RESNET_BATCH_NORM);
         strcpy(r.model.blocks, cases[i].blocks);
         strcpy(r.model.widths, cases[i].widths);
         const model m = {.resnet = &r, .side = cases[i].side};

@@ -18,19 +18,18 @@ enum { REF_DECAY_NONE = 0, REF_DECAY_L2 = 1, REF_DECAY_DECOUPLED = 2, REF_DECAY_
 
 /* All options of all rules, by the library's names: real numbers, and whole ones or choices. A rule reads its own and the
  * common ones. */
-#define REF_OPTIONS(REAL, WHOLE)                                                                                       \
-    REAL(lr)                                                                                                           \
-    REAL(beta1)                                                                                                        \
-    REAL(beta2) REAL(beta3) REAL(eps) REAL(weight_decay) REAL(momentum) REAL(dampening) REAL(lr_decay) REAL(initial)   \
-        REAL(alpha) REAL(rho) REAL(final_lr) REAL(gamma) REAL(eps1) REAL(eps2) REAL(clip_threshold) REAL(decay_rate)   \
-            REAL(momentum_decay) REAL(beta_slow) REAL(beta_diff) REAL(r) REAL(weight_lr_power) REAL(d0) REAL(d_coef)   \
-                REAL(growth_rate) REAL(beta_d) REAL(ns_a) REAL(ns_b) REAL(ns_c) REAL(adamw_lr) REAL(adamw_beta1)       \
-                    REAL(adamw_beta2) REAL(adamw_eps) REAL(clip_value) REAL(grad_scale) WHOLE(nesterov)                \
-                        WHOLE(ns_steps) WHOLE(adjust_lr) WHOLE(use_muon) WHOLE(centered) WHOLE(window)                 \
-                            WHOLE(relative_step) WHOLE(bias_correction) WHOLE(maximize) WHOLE(scale_parameter)         \
-                                WHOLE(warmup_init) WHOLE(decay) WHOLE(flavour) WHOLE(rectify) WHOLE(clip)              \
-                                    WHOLE(alpha_warmup) WHOLE(beta_slow_warmup) WHOLE(warmup_steps) WHOLE(bs)          \
-                                        WHOLE(use_bias_correction) WHOLE(safeguard_warmup) WHOLE(bound)
+/* clang-format off */
+#define REF_OPTIONS(REAL, WHOLE) \
+    REAL(lr) REAL(beta1) REAL(beta2) REAL(beta3) REAL(eps) REAL(weight_decay) REAL(momentum) REAL(dampening) \
+    REAL(lr_decay) REAL(initial) REAL(alpha) REAL(rho) REAL(final_lr) REAL(gamma) REAL(eps1) REAL(eps2) \
+    REAL(clip_threshold) REAL(decay_rate) REAL(momentum_decay) REAL(beta_slow) REAL(beta_diff) REAL(r) \
+    REAL(weight_lr_power) REAL(d0) REAL(d_coef) REAL(growth_rate) REAL(beta_d) REAL(ns_a) REAL(ns_b) REAL(ns_c) \
+    REAL(adamw_lr) REAL(adamw_beta1) REAL(adamw_beta2) REAL(adamw_eps) REAL(clip_value) REAL(grad_scale) \
+    WHOLE(nesterov) WHOLE(ns_steps) WHOLE(adjust_lr) WHOLE(use_muon) WHOLE(centered) WHOLE(window) \
+    WHOLE(relative_step) WHOLE(bias_correction) WHOLE(maximize) WHOLE(scale_parameter) WHOLE(warmup_init) \
+    WHOLE(decay) WHOLE(flavour) WHOLE(rectify) WHOLE(clip) WHOLE(alpha_warmup) WHOLE(beta_slow_warmup) \
+    WHOLE(warmup_steps) WHOLE(bs) WHOLE(use_bias_correction) WHOLE(safeguard_warmup) WHOLE(bound)
+/* clang-format on */
 typedef struct ref_options {
 #define REF_REAL(name) double name;
 #define REF_WHOLE(name) int name;

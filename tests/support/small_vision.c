@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-resnet_settings small_resnet(const char *norm) {
+resnet_settings small_resnet(resnet_norm norm) {
     resnet_settings s;
     memset(&s, 0, sizeof s);
     key_defaults(&resnet_keys, &s);
     strcpy(s.model.blocks, "1,2");
     strcpy(s.model.widths, "16,32");
-    strcpy(s.model.norm, norm);
+    s.model.norm = norm;
     return s;
 }
 

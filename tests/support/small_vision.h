@@ -19,7 +19,7 @@ typedef struct small_vision {
 } small_vision;
 
 /* Stages of 16 and 32 channels; blocks of 2 and 3 layers that grow by 8. */
-resnet_settings small_resnet(const char *norm);
+resnet_settings small_resnet(resnet_norm norm);
 densenet_settings small_densenet(void);
 
 /* Of models made from now on: images that a plan has room for, SMALL_IMAGES at first. A batch of one less is fed. */

@@ -50,7 +50,7 @@ TEST(sizes_are_the_papers) {
  * before and after all. */
 TEST(fixup_has_numbers_in_place_of_norms) {
     resnet_settings resnet = whole_resnet();
-    strcpy(resnet.model.norm, "fixup");
+    resnet.model.norm = RESNET_FIXUP;
     CHECK_INT(count(&resnet, NULL, 32, 10), 21282122 - 2 * 8512 + 16 * 5 + 2);
 }
 
@@ -124,7 +124,7 @@ static void compare(const resnet_settings *r, const densenet_settings *d) {
 }
 
 TEST(resnets_are_the_same_everywhere) {
-    const resnet_settings batch = small_resnet("batch"), fixup = small_resnet("fixup");
+    const resnet_settings batch = small_resnet(RESNET_BATCH_NORM), fixup = small_resnet(RESNET_FIXUP);
     compare(&batch, NULL);
     compare(&fixup, NULL);
 }
@@ -152,7 +152,7 @@ static void dump(const char *folder, const char *name, const resnet_settings *r,
 TEST(files_for_pytorch) {
     const char *folder = getenv("VISION_FOLDER");
     if (!folder) SKIP("test_torch_vision.py asks for them");
-    const resnet_settings batch = small_resnet("batch"), fixup = small_resnet("fixup");
+    const resnet_settings batch = small_resnet(RESNET_BATCH_NORM), fixup = small_resnet(RESNET_FIXUP);
     const densenet_settings dense = small_densenet();
     dump(folder, "resnet", &batch, NULL, SMALL_SIDE);
     dump(folder, "resnet-odd", &batch, NULL, 7);

@@ -68,7 +68,7 @@ TEST(stretches_are_told_once_they_are_complete) {
         small_feed(&s);
         check_pass(s.plan, s.params, sizes[i], i < 2);
         small_free(&s);
-        resnet_settings r = small_resnet("batch");
+        resnet_settings r = small_resnet(RESNET_BATCH_NORM);
         small_vision v = small_vision_make(&r, NULL, SMALL_SIDE, "cpu", 1);
         check_pass(v.plan, v.params, sizes[i], i < 2);
         small_vision_free(&v);
@@ -121,7 +121,7 @@ static void check_statistics(small_vision *v) {
 TEST(running_statistics_can_be_taken_later) {
     static const char *const backends[] = {"ref", "cpu"};
     for (int i = 0; i < 2; i++) {
-        resnet_settings r = small_resnet("batch");
+        resnet_settings r = small_resnet(RESNET_BATCH_NORM);
         densenet_settings d = small_densenet();
         small_vision v = small_vision_make(&r, NULL, SMALL_SIDE, backends[i], 1);
         check_statistics(&v);

@@ -17,8 +17,8 @@ static const key_spec keys[] = {
     WHOLE_KEY(densenet_settings, model.stem, "64", 1, 65536, STRICT, "channels of the first convolution"),
     REAL_KEY(densenet_settings, model.compression, "0.5", 0, 1, false, STRICT,
              "share of the channels that a transition keeps"),
-    CHOICE_KEY(densenet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
-               "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
+    ENUM_KEY(densenet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
+             "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
     SWITCH_KEY(densenet_settings, model.sync_norm, "false", STRICT,
                "batch norms over the batches of all ranks, in place of each rank's own"),
 };

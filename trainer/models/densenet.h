@@ -5,6 +5,7 @@
 #define ADAMOD_DENSENET_H
 
 #include "support/keys.h"
+#include "models/vision.h"
 #include "nn/nn.h"
 
 /* The recipe's keys. */
@@ -13,7 +14,7 @@ typedef struct densenet_settings {
         char blocks[64]; /* layers of each */
         int growth, bottleneck, stem;
         double compression;
-        char gamma[16];
+        vision_gamma gamma;
         bool sync_norm;
     } model;
 } densenet_settings;

@@ -13,10 +13,10 @@ static const key_spec keys[] = {
     NUMBERS_KEY(resnet_settings, model.blocks, "3,4,6,3", STRICT,
                 "blocks of each stage; 3,4,6,3 is ResNet-34, 2,2,2,2 ResNet-18"),
     NUMBERS_KEY(resnet_settings, model.widths, "64,128,256,512", STRICT, "channels of each stage"),
-    CHOICE_KEY(resnet_settings, model.norm, "batch", "batch fixup", STRICT,
-               "batch norms, or none: Fixup's initial values, with scales and shifts"),
-    CHOICE_KEY(resnet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
-               "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
+    ENUM_KEY(resnet_settings, model.norm, "batch", "batch fixup", STRICT,
+             "batch norms, or none: Fixup's initial values, with scales and shifts"),
+    ENUM_KEY(resnet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
+             "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
     SWITCH_KEY(resnet_settings, model.sync_norm, "false", STRICT,
                "batch norms over the batches of all ranks, in place of each rank's own"),
 };
@@ -42,7 +42,7 @@ static bool changes_shape(const nn_graph *g, nn_value x, int64_t width, int stri
 }
 
 /* relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)) */
-static nn_value block(nn_graph *g, const char *gamma, nn_value x, int64_t width, int stride) {
+static nn_value block(nn_graph *g, vision_gamma gamma, nn_value x, int64_t width, int stride) {
     nn_value y = vision_convolution(g, "conv1", x, width, 3, stride, fan_in), shortcut = x;
     y = vision_norm(g, "norm1", y, -1, gamma, NN_RELU);
     y = vision_convolution(g, "conv2", y, width, 3, 1, fan_in);
@@ -91,7 +91,7 @@ nn_value resnet_build(nn_graph *g, const resnet_settings *s, nn_value images, in
     if (s->model.sync_norm) nn_sync_norms(g);
     int blocks[VISION_STAGES], widths[VISION_STAGES], all = 0;
     const int stages = vision_list(s->model.blocks, VISION_BLOCKS, blocks);
-    const bool fixup = strcmp(s->model.norm, "fixup") == 0;
+    const bool fixup = s->model.norm == RESNET_FIXUP;
     vision_list(s->model.widths, VISION_WIDTH, widths);
     for (int i = 0; i < stages; i++) all += blocks[i];
     nn_value x = stem(g, s, images, widths[0], fixup);

@@ -8,13 +8,17 @@
 #define ADAMOD_RESNET_H
 
 #include "support/keys.h"
+#include "models/vision.h"
 #include "nn/nn.h"
 
 /* The recipe's keys. */
+typedef enum resnet_norm { RESNET_BATCH_NORM, RESNET_FIXUP } resnet_norm;
+
 typedef struct resnet_settings {
     struct {
         char blocks[64], widths[64]; /* of each stage */
-        char norm[16], gamma[16];
+        resnet_norm norm;
+        vision_gamma gamma;
         bool sync_norm;
     } model;
 } resnet_settings;

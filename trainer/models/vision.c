@@ -39,9 +39,10 @@ nn_value vision_convolution(nn_graph *g, const char *name, nn_value x, int64_t o
     return y;
 }
 
-nn_value vision_norm(nn_graph *g, const char *name, nn_value x, nn_value residual, const char *gamma, nn_activation a) {
+nn_value vision_norm(nn_graph *g, const char *name, nn_value x, nn_value residual, vision_gamma gamma,
+                     nn_activation a) {
     const int64_t n = channels_of(g, x);
-    const bool uniform = strcmp(gamma, "uniform") == 0;
+    const bool uniform = gamma == GAMMA_UNIFORM;
     nn_scope_push(g, "%s", name);
     const nn_value weight = vector(g, "weight", n, (nn_init){uniform ? NN_UNIT : NN_ONES, 1});
     const nn_value bias = vector(g, "bias", n, (nn_init){NN_ZEROS, 0});

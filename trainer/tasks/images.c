@@ -25,13 +25,12 @@ static const key_spec keys[] = {
              "directory of CIFAR's files (if not given: what `adamod data prepare` made), or of training images"),
     PATH_KEY(S, data.valid_path, LOOSE, "folder: directory of validation images"),
     PATH_KEY(S, data.test_path, LOOSE, "folder: directory of test images"),
-    CHOICE_KEY(S, data.labels, "fine", "fine coarse", STRICT, "CIFAR-100: 100 classes or 20"),
+    ENUM_KEY(S, data.labels, "fine", "fine coarse", STRICT, "CIFAR-100: 100 classes or 20"),
     SWITCH_KEY(S, data.any_size, "false", STRICT,
                "CIFAR: accept files with another number of images than the standard ones"),
     WHOLE_KEY(S, data.size, "32", 1, 1024, STRICT,
               "height and width in pixels; folder: images are scaled and cropped to it"),
-    CHOICE_KEY(S, data.unreadable, "refuse", "refuse skip", STRICT,
-               "folder: what to do with images that cannot be read"),
+    ENUM_KEY(S, data.unreadable, "refuse", "refuse skip", STRICT, "folder: what to do with images that cannot be read"),
     REAL_KEY(
         S, data.hold_out, "10", 0, 90, false, STRICT,
         "percent of the training images held out for validation, if there is no validation set; 0: validate on the test set"),
@@ -73,7 +72,7 @@ static const char *check_task(const recipe *whole) {
     if (strcmp(r->data.set, "folder") != 0 && r->data.size != SHAPES_SIZE)
         return task_refuse("data.size", "data.size is %d, expected %d, which pictures of data.set %s have",
                            r->data.size, SHAPES_SIZE, r->data.set);
-    if (strcmp(r->data.set, "cifar100") != 0 && strcmp(r->data.labels, "coarse") == 0)
+    if (strcmp(r->data.set, "cifar100") != 0 && r->data.labels == LABELS_COARSE)
         return task_refuse("data.labels", "data.labels is coarse, which only data.set cifar100 has");
     return images_check_view(r);
 }

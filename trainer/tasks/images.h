@@ -10,14 +10,17 @@
 #include "tasks/class_details.h"
 #include "train/task.h"
 
+typedef enum images_labels { LABELS_FINE, LABELS_COARSE } images_labels; /* of CIFAR-100 */
+typedef enum images_unreadable { UNREADABLE_REFUSED, UNREADABLE_SKIPPED } images_unreadable;
+
 typedef struct images_settings {
     struct {
         char set[16];                                                            /* cifar10, cifar100, folder, shapes */
         char path[RECIPE_PATH], valid_path[RECIPE_PATH], test_path[RECIPE_PATH]; /* absolute, or "" */
-        char labels[16];                                                         /* CIFAR-100: fine, coarse */
-        bool any_size;              /* CIFAR's files may have another number of pictures */
-        int size;                   /* pixels of a side */
-        char unreadable[16];        /* refuse, skip */
+        images_labels labels;
+        bool any_size; /* CIFAR's files may have another number of pictures */
+        int size;      /* pixels of a side */
+        images_unreadable unreadable;
         double hold_out;            /* percent of the training set */
         int64_t train, valid, test; /* shapes: pictures */
         uint64_t seed;              /* of shapes, and of the choice of held-out pictures */

@@ -74,7 +74,7 @@ nn_picture_options images_view(const images_settings *r) {
 /* ---- one set of files ---- */
 
 static int read_cifar(images *s, const images_settings *r, task_split split) {
-    const bool coarse = strcmp(r->data.labels, "coarse") == 0;
+    const bool coarse = r->data.labels == LABELS_COARSE;
     const cifar_options o = {.kind = is_set(r, "cifar10") ? CIFAR_10
                                      : coarse             ? CIFAR_100_COARSE
                                                           : CIFAR_100_FINE,
@@ -100,7 +100,7 @@ static int read_folder(experiment *e, task_split split) {
     static const char *const whats[] = {"reading training pictures", "reading validation pictures",
                                         "reading test pictures"};
     telling t = {e, whats[split]};
-    const image_folder_options o = {.skip = strcmp(r->data.unreadable, "skip") == 0, .crew = {e->pool, tell, &t}};
+    const image_folder_options o = {.skip = r->data.unreadable == UNREADABLE_SKIPPED, .crew = {e->pool, tell, &t}};
     return image_folder_read(&s->all, paths[split], &o, &s->report[split]);
 }
 

@@ -20,7 +20,7 @@ static const key_spec keys[] = {
     TEXT_KEY(S, data.train_file, "train.txt", LOOSE, "text: training file"),
     TEXT_KEY(S, data.valid_file, "valid.txt", LOOSE, "text: validation file"),
     TEXT_KEY(S, data.test_file, "test.txt", LOOSE, "text: test file; empty: none"),
-    CHOICE_KEY(S, data.tokens, "words", "words characters subwords", STRICT, "text: what a token is"),
+    ENUM_KEY(S, data.tokens, "words", "words characters subwords", STRICT, "text: what a token is"),
     PATH_KEY(S, data.bpe, LOOSE, "subwords: file of BPE codes; if not given, learned from the training text"),
     WHOLE_KEY(S, data.merges, "10000", 1, 10000000, STRICT, "subwords: number of BPE codes to learn"),
     PATH_KEY(S, data.vocabularies, LOOSE,
@@ -62,9 +62,9 @@ static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(languag
 /* ---- checks of several keys ---- */
 
 static const char *check_generated(const language_settings *r) {
-    if (strcmp(r->data.tokens, "words") != 0)
+    if (r->data.tokens != LANGUAGE_WORDS)
         return task_refuse("data.tokens", "data.tokens is %s, expected words, which data.set generated is made of",
-                           r->data.tokens);
+                           r->data.tokens == LANGUAGE_CHARACTERS ? "characters" : "subwords");
     if (*r->data.vocabularies)
         return task_refuse("data.vocabularies", "data.vocabularies is given, but data.set generated has its own");
     if (r->data.branches <= r->data.words) return NULL;
@@ -73,8 +73,9 @@ static const char *check_generated(const language_settings *r) {
 }
 
 static const char *check_vocabulary(const language_settings *r) {
-    if (*r->data.bpe && strcmp(r->data.tokens, "subwords") != 0)
-        return task_refuse("data.bpe", "data.bpe is given, but data.tokens is %s, expected subwords", r->data.tokens);
+    if (*r->data.bpe && r->data.tokens != LANGUAGE_SUBWORDS)
+        return task_refuse("data.bpe", "data.bpe is given, but data.tokens is %s, expected subwords",
+                           r->data.tokens == LANGUAGE_WORDS ? "words" : "characters");
     if (*r->data.bpe && *r->data.vocabularies)
         return task_refuse("data.bpe", "data.bpe is given, but the run of data.vocabularies has codes of its own");
     if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
@@ -377,7 +378,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     out->seconds = clock_seconds() - start;
     out->value[LOSS] = sum / out->items;
     out->value[PERPLEXITY] = exp(out->value[LOSS]);
-    if (strcmp(r->data.tokens, "characters") == 0) out->value[BITS] = out->value[LOSS] / log(2);
+    if (r->data.tokens == LANGUAGE_CHARACTERS) out->value[BITS] = out->value[LOSS] / log(2);
     return sample && depth == TASK_WHOLE ? language_samples(e, split, sample, context) : 0;
 }
 

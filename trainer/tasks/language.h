@@ -13,13 +13,15 @@
 
 #include <string.h>
 
+typedef enum language_tokens { LANGUAGE_WORDS, LANGUAGE_CHARACTERS, LANGUAGE_SUBWORDS } language_tokens;
+
 typedef struct language_settings {
     struct {
         char set[16];                                                                  /* generated, text, ptb */
         char path[RECIPE_PATH];                                                        /* a directory, absolute */
         char train_file[RECIPE_PATH], valid_file[RECIPE_PATH], test_file[RECIPE_PATH]; /* in it */
-        char tokens[16];                                                               /* words, characters, subwords */
-        char bpe[RECIPE_PATH];                                                         /* codes of subwords */
+        language_tokens tokens;
+        char bpe[RECIPE_PATH]; /* codes of subwords */
         int merges;
         char vocabularies[RECIPE_PATH]; /* a run's directory, or "" */
         bool eos;

@@ -13,7 +13,7 @@ enum { PATH = 2 * RECIPE_PATH + 2 };
 
 /* After codes are applied, subwords are words. */
 static text_unit unit_of(const language_settings *r) {
-    return strcmp(r->data.tokens, "characters") == 0 ? TEXT_CHARACTERS : TEXT_WORDS;
+    return r->data.tokens == LANGUAGE_CHARACTERS ? TEXT_CHARACTERS : TEXT_WORDS;
 }
 
 const char *language_file(const language_settings *r, int split) {
@@ -142,7 +142,7 @@ static int open_vocabulary(experiment *e, const char *run) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     char path[PATH];
-    if (strcmp(r->data.tokens, "subwords") == 0) {
+    if (r->data.tokens == LANGUAGE_SUBWORDS) {
         path_of(e, SPLIT_TRAIN, path);
         if (run) snprintf(path, sizeof path, "%s/bpe.codes", run);
         else if (*r->data.bpe) snprintf(path, sizeof path, "%s", r->data.bpe);
@@ -170,10 +170,10 @@ static void hash_line(reading *x, text_slice line) {
 
 /* A word "<unk>" in the text itself is not unknown. */
 static void count_unknown(reading *x, text_slice line, const int32_t *ids, int64_t n) {
-    const char *tokens = language_settings_of(&x->e->recipe)->data.tokens;
+    const bool words = language_settings_of(&x->e->recipe)->data.tokens == LANGUAGE_WORDS;
     int64_t *unknown = &language_of(x->e)->unknown[x->split];
     for (int64_t i = 0; i < n; i++) *unknown += ids[i] == LANGUAGE_UNK;
-    for (text_slice word; strcmp(tokens, "words") == 0 && text_next_token(TEXT_WORDS, &line, &word);)
+    for (text_slice word; words && text_next_token(TEXT_WORDS, &line, &word);)
         *unknown -= word.n == 5 && memcmp(word.bytes, "<unk>", 5) == 0;
 }
 

@@ -86,7 +86,7 @@ static int feed(language_writer *w, int32_t token) {
 /* ---- text ---- */
 
 static bool is_characters(const experiment *e) {
-    return strcmp(language_settings_of(&e->recipe)->data.tokens, "characters") == 0;
+    return language_settings_of(&e->recipe)->data.tokens == LANGUAGE_CHARACTERS;
 }
 
 static bool ends_lines(const experiment *e) {

@@ -21,7 +21,7 @@ typedef struct translation_settings {
         char source_lang[16], target_lang[16];
         char bpe[RECIPE_PATH]; /* codes; "": learned from the training text */
         int merges;
-        char tokens[16];                /* words, characters */
+        text_unit tokens;
         bool joint;                     /* one vocabulary for both languages */
         char vocabularies[RECIPE_PATH]; /* a run to read them from; "": made from the training text */
         int min_count, max_vocab;

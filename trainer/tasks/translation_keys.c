@@ -9,7 +9,7 @@
 
 #define S translation_settings
 static const key_spec common_keys[] = {
-    CHOICE_KEY(S, data.tokens, "characters", "words characters", STRICT, "what a token is"),
+    ENUM_KEY(S, data.tokens, "characters", "words characters", STRICT, "what a token is"),
     SWITCH_KEY(S, data.joint, "false", STRICT, "one vocabulary for both languages"),
     PATH_KEY(S, data.vocabularies, LOOSE, "a run to take vocabularies and codes from, instead of the training text"),
     WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "tokens seen less often become the unknown token"),
@@ -110,9 +110,9 @@ static const char *check_set(const translation_settings *s, const data_set *set)
     if (s->data.raw != !set->pairs)
         return task_refuse("data.raw", "data.raw is %s, but data.set %s is %s", s->data.raw ? "true" : "false",
                            set->name, set->pairs ? "in subwords" : "raw text");
-    if (strcmp(s->data.tokens, "words") != 0)
-        return task_refuse("data.tokens", "data.tokens is %s, expected words: data.set %s is made of them",
-                           s->data.tokens, set->name);
+    if (s->data.tokens != TEXT_WORDS)
+        return task_refuse("data.tokens", "data.tokens is characters, expected words: data.set %s is made of them",
+                           set->name);
     for (int i = 0; s->data.raw && i < 2; i++) {
         const char *key = i ? "data.target_lang" : "data.source_lang";
         if (strcmp(languages[i], set->languages[i]) != 0)
@@ -138,10 +138,9 @@ static const char *check_files(const translation_settings *s) {
 }
 
 static const char *check_raw(const translation_settings *s) {
-    if (s->data.raw && strcmp(s->data.tokens, "words") != 0)
+    if (s->data.raw && s->data.tokens != TEXT_WORDS)
         return task_refuse("data.tokens",
-                           "data.raw is true: data.tokens is %s, expected words, which are subwords then",
-                           s->data.tokens);
+                           "data.raw is true: data.tokens is characters, expected words, which are subwords then");
     const char *const languages[][2] = {{"data.source_lang", s->data.source_lang},
                                         {"data.target_lang", s->data.target_lang}};
     for (int i = 0; s->data.raw && i < 2; i++) {
@@ -164,9 +163,9 @@ const char *translation_check_bitext(const recipe *r) {
 /* Refuses keys that would have no effect on generated text. */
 const char *translation_check_numbers(const recipe *r) {
     const translation_settings *s = translation_settings_of(r);
-    if (strcmp(s->data.tokens, "characters") != 0)
-        return task_refuse("data.tokens", "data.tokens is %s, expected characters, which data.task numbers is made of",
-                           s->data.tokens);
+    if (s->data.tokens != TEXT_CHARACTERS)
+        return task_refuse("data.tokens",
+                           "data.tokens is words, expected characters, which data.task numbers is made of");
     if (s->data.max_length >= CORPUS_NUMBERS_LONGEST) return check_common(r);
     return task_refuse("data.max_length",
                        "data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",

@@ -141,7 +141,7 @@ int translation_load(experiment *e, const char *directory, int uses) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
     const data_set *set = e->task->generates ? NULL : translation_set(r);
-    s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
+    s->unit = r->data.tokens;
     s->is_raw = r->data.raw || translation_is_split(r);
     if (s->is_raw && open_raw(e, from)) return from ? -1 : data_set_explain(set);
     if ((!directory || (uses & TASK_SCORE)) && load_text(e, directory)) return data_set_explain(set);

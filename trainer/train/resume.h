@@ -5,7 +5,7 @@
 #include "train/checkpoint.h"
 #include "train/run.h"
 
-/* What is reset, or may differ, when a run is resumed; a sum of these. */
+/* Parts that are reset, or may differ, when a run is resumed; a sum of these. */
 enum {
     RESET_OPTIMIZER = 1, /* states start over; rule, options and schedules may differ */
     RESET_OPTIONS = 2,   /* options and schedules may differ; states stay */

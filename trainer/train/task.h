@@ -47,7 +47,7 @@ struct task_model {
 /* For checks: the message, then the path of the key. */
 #define task_refuse(path, ...) (adamod__refuse(__VA_ARGS__), path)
 
-/* What a trained model can be used for. */
+/* The use of a trained model. */
 typedef enum task_answer { TASK_ONLY_SCORES, TASK_TRANSLATES, TASK_CLASSIFIES, TASK_WRITES } task_answer;
 
 /* Something that a recipe takes from elsewhere and a run keeps a copy of. */

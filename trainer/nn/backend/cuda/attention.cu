@@ -11,7 +11,7 @@
  * those that share out the tiles of long sequences, each those of one head; one for each head of each sequence (with
  * nothing to do if it is a long one); and those that write zeros into rows in no range.
  *
- * Where the sums over rows of gradients are asked for, each block of the first two kinds leaves its part of them: there is
+ * If the sums over rows of gradients are asked for, each block of the first two kinds leaves its part of them: there is
  * a row [dq | dk | dv] for each sequence, and one for each group of blocks of the first kind that has all heads. */
 #include "nn/backend/cuda/attention_tile.cuh"
 
