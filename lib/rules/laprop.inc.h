@@ -25,7 +25,7 @@ COEFS(laprop) { adamod__moments(o, info, c); }
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(laprop, .summary = "momentum of gradients that were divided first", .year = 2020,
-                .source = "arXiv 2002.04839", STATES(ADAM_STATES),
+                .source = "arXiv 2002.04839", STATES(STATE(0, "exp_avg_step"), STATE(1, "exp_avg_sq"), BOUND_STATE(2)),
                 OPTIONS(OPTION_LR(4e-4), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-15), OPTIONS_BOUND));
 
 #endif

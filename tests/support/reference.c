@@ -722,7 +722,7 @@ static void step_muon(ref_state *s, double *p, const double *g, const ref_option
  *   m <- beta1 m + (1 - beta1) lr g / (sqrt(v / bc2) + eps),  p -= m / bc1 */
 static void step_laprop(ref_state *s, double *p, const double *g, const ref_options *o) {
     double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
-    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    double *m = find(s, "exp_avg_step"), *v = find(s, "exp_avg_sq");
     for (int64_t i = 0; i < s->count; i++) {
         v[i] = o->beta2 * v[i] + (1 - o->beta2) * g[i] * g[i];
         double eta = bounded(s, i, o->lr / (sqrt(v[i] / bc2) + o->eps), o);

@@ -300,7 +300,7 @@ const rule_row rule_table[] = {
     {.name = "laprop",
      .step = step_laprop,
      .defaults = "lr=0.0004 beta1=0.9 beta2=0.999 beta3=0.999 eps=1e-15",
-     .states = "exp_avg exp_avg_sq",
+     .states = "exp_avg_step exp_avg_sq",
      SETS("beta1=0.5 beta2=0.9 eps=0.001", "bound=momental beta3=0.9"),
      BITS("weight_decay=0.01", "bound=momental"),
      FILES(""),
