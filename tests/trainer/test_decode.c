@@ -197,7 +197,12 @@ static void check_packed(int64_t rows, int64_t out, int64_t in, adamod_pool *poo
     for (int64_t i = 0; i < rows * in; i++) x[i] = (float)nn_normal(1, (uint64_t)i);
     for (int64_t i = 0; i < out * in; i++) w[i] = (float)nn_normal(2, (uint64_t)i);
     y[2 * rows * out] = 77;
-    nn_product q = {.m = rows, .a = {x, in}, .b = {w, in, .transposed = true}, .c = y, .then = see, .context = &seen};
+    nn_product q = {.m = rows,
+                    .a = {.data = x, .stride = in},
+                    .b = {w, in, .transposed = true},
+                    .c = y,
+                    .then = see,
+                    .context = &seen};
     nn_packed_product(p, pool, &q);
     for (int64_t i = 0; i < out * in; i++) w[i] = NAN; /* it has its copy */
     q.c = y + rows * out;

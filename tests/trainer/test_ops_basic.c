@@ -123,8 +123,13 @@ TEST(products_start_no_threads) {
     if (!CHECK(adamod_pool_create(&pool, 3) == ADAMOD_OK)) return;
     const int before = threads_of_this_process();
     float *a = random_array(1024 * 512, 1), *b = random_array(512 * 512, 2), *c = random_array(1024 * 512, 3);
-    const nn_product p = {
-        .m = 1024, .n = 512, .k = 512, .a = {a, 512}, .b = {b, 512, .transposed = true}, .c = c, .ldc = 512};
+    const nn_product p = {.m = 1024,
+                          .n = 512,
+                          .k = 512,
+                          .a = {.data = a, .stride = 512},
+                          .b = {b, 512, .transposed = true},
+                          .c = c,
+                          .ldc = 512};
     for (int i = 0; i < 5; i++) nn_gemm(pool, &p);
     nn_gemm(NULL, &p);
     CHECK_INT(threads_of_this_process(), before);

@@ -303,7 +303,7 @@ int cli_optim_list(int argc, char **argv) {
             "docs/optimizers.md and docs/pytorch.md: one of all rules, and one of what only some of them do.\n\n",
         .flags = flags,
         .operand = take_rule};
-    arguments a = {NULL};
+    arguments a = {.rule = NULL};
     int status = cli_parse(&syntax, argc, argv, &a);
     if (status >= 0) return status;
     if (a.markdown && (a.rule || a.json)) return cli_usage(COMMAND, "--markdown goes with no rule and not with --json");

@@ -135,7 +135,7 @@ void nn_profile_forward_product(adamod_pool *pool, const nn_profile_product *p, 
     nn_gemm(pool, &(nn_product){.m = rows,
                                 .n = p->out,
                                 .k = p->in,
-                                .a = {a->x, p->in},
+                                .a = {.data = a->x, .stride = p->in},
                                 .b = {a->w, p->in, .transposed = true},
                                 .c = a->y,
                                 .ldc = p->out});
@@ -147,13 +147,16 @@ void nn_profile_backward_products(adamod_pool *pool, const nn_profile_product *p
                                 .n = p->in,
                                 .k = rows,
                                 .a = {a->dy, p->out, .transposed = true},
-                                .b = {a->x, p->in},
+                                .b = {.data = a->x, .stride = p->in},
                                 .c = a->dw,
                                 .ldc = p->in});
-    nn_gemm(
-        pool,
-        &(nn_product){
-            .m = rows, .n = p->in, .k = p->out, .a = {a->dy, p->out}, .b = {a->w, p->in}, .c = a->dx, .ldc = p->in});
+    nn_gemm(pool, &(nn_product){.m = rows,
+                                .n = p->in,
+                                .k = p->out,
+                                .a = {.data = a->dy, .stride = p->out},
+                                .b = {.data = a->w, .stride = p->in},
+                                .c = a->dx,
+                                .ldc = p->in});
 }
 
 const char *nn_profile_library(void) { return nn_gemm_library(); }

@@ -556,8 +556,8 @@ static int remove_group(recipe *r, const char *group, const char *path, const re
     recipe_pairs *list = &r->optimizer.groups;
     const int before = list->n;
     const size_t n = strlen(group);
-    for (recipe_pair *pair = list->at + before; pair-- > list->at;) {
-        if (strncmp(pair->key, group, n) == 0 && pair->key[n] == '.') remove_pair(list, pair);
+    for (int i = before; i-- > 0;) {
+        if (strncmp(list->at[i].key, group, n) == 0 && list->at[i].key[n] == '.') remove_pair(list, &list->at[i]);
     }
     return list->n < before ? 0 : recipe_fail(at, "%s is not set, so it cannot be removed", path);
 }

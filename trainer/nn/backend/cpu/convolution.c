@@ -145,7 +145,7 @@ static void input_grad_chunk(view *v) {
                                       .n = v->row,
                                       .k = v->out,
                                       .a = output_grad(v, false),
-                                      .b = {v->c->input[1].data, v->row},
+                                      .b = {.data = v->c->input[1].data, .stride = v->row},
                                       .c = v->plain ? v->c->grad->input[0] : v->gathered,
                                       .ldc = v->plain ? v->x_stride : v->row,
                                       .add = v->plain && v->c->grad->accumulate[0]});

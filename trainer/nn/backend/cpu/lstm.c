@@ -163,8 +163,8 @@ static void input_gates(sequence *s) {
     nn_gemm(c->pool, &(nn_product){.m = rows,
                                    .n = gates,
                                    .k = in,
-                                   .a = {c->input[LSTM_X].data, in},
-                                   .b = {s->panels, gates},
+                                   .a = {.data = c->input[LSTM_X].data, .stride = in},
+                                   .b = {.data = s->panels, .stride = gates},
                                    .c = s->v.gates,
                                    .ldc = gates});
 }
@@ -290,7 +290,7 @@ static nn_product weight_product(const sequence *s, const float *x, int64_t n, f
                         .n = n,
                         .k = rows,
                         .a = {s->dgates, gates, .transposed = true},
-                        .b = {x, n},
+                        .b = {.data = x, .stride = n},
                         .c = to,
                         .ldc = n,
                         .add = add};
@@ -302,8 +302,8 @@ static nn_product input_product(const sequence *s) {
     return (nn_product){.m = rows,
                         .n = in,
                         .k = gates,
-                        .a = {s->dgates, gates},
-                        .b = {c->input[LSTM_W_IN].data, in},
+                        .a = {.data = s->dgates, .stride = gates},
+                        .b = {.data = c->input[LSTM_W_IN].data, .stride = in},
                         .c = c->grad->input[LSTM_X],
                         .ldc = in,
                         .add = c->grad->accumulate[LSTM_X]};
