@@ -1,0 +1,45 @@
+/* run_list.h - runs to make: each a recipe with its directory. Commands that make several runs list them here first, so that
+ * mistakes are found before hours are spent. */
+#ifndef ADAMOD_RUN_LIST_H
+#define ADAMOD_RUN_LIST_H
+
+#include "train/recipe.h"
+
+/* What is in a run's directory. */
+typedef enum run_state {
+    RUN_IS_NEW,   /* nothing, or a run without a checkpoint, which is begun again */
+    RUN_IS_BEGUN, /* a run to be resumed */
+    RUN_IS_OVER,  /* finished or diverged */
+    RUN_STATES
+} run_state;
+
+typedef struct run_entry {
+    recipe r;
+    char *directory;
+    char *group;   /* what it is compared within: a recipe or an experiment */
+    char *variant; /* what it is compared as: "Adam" */
+    char *label;   /* for people: "cifar10-resnet34: Adam, seed 2" */
+    uint64_t seed;
+    double seconds; /* its time as a guess from elsewhere; NAN: none */
+    run_state state;
+} run_entry;
+
+typedef struct run_list {
+    run_entry *at;
+    int n, room;
+} run_list;
+
+/* Adds a run; takes the recipe, which is left empty. Fails if the recipe does not pass recipe_check, or if another run has
+ * the directory. directory, group, variant: copied. */
+int run_list_add(run_list *p, recipe *r, const char *directory, const char *group, const char *variant, double seconds);
+void run_list_free(run_list *p);
+
+/* Looks at every directory and sets the states. Fails, naming directory and key, if one has a run that the recipe here
+ * cannot continue or a finished run of another recipe: "runs/x is a run of another recipe: optimizer.lr is 0.1, but was
+ * 0.05". */
+int run_list_look(run_list *p);
+
+/* Makes the name of a directory of letters, digits, dots and dashes: "Adam, no warm-up" to "adam-no-warm-up". */
+void run_list_slug(const char *name, char *out, size_t size);
+
+#endif
