@@ -200,16 +200,14 @@ static const char style[] =
     ".results tbody th{white-space:normal;min-width:8rem}}\n"
     "@media print{.axes,.tip,.hint{display:none}main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
 
-static void write_palette(FILE *out, const reports *all, bool dark) {
-    int most = 0;
-    for (int i = 0; i < all->n; i++) most = all->at[i].n_variants > most ? all->at[i].n_variants : most;
+static void write_palette(FILE *out, int variants, bool dark) {
     static const char *const pages[2] = {
         "--page:#fff;--ink:#1a1c1f;--soft:#5b626b;--line:#d8dce1;--box:#f4f5f7;--grid:#e2e4e8;--link:#0b5cad;"
         "--mark:#ffdcd4;--mark-ink:#93240c;--right:#1a7f45;--shade:rgba(0,0,0,.28);",
         "--page:#16181c;--ink:#e4e6ea;--soft:#a0a7b1;--line:#353a42;--box:#1f2228;--grid:#31353c;--link:#7db8f5;"
         "--mark:#5b2418;--mark-ink:#ffc9bb;--right:#5cc98a;--shade:rgba(255,255,255,.3);"};
     fprintf(out, ":root{color-scheme:%s;%s", dark ? "dark" : "light", pages[dark]);
-    for (int i = 0; i < most && i < REPORT_COLOURS; i++) {
+    for (int i = 0; i < variants && i < REPORT_COLOURS; i++) {
         for (int shade = 0; shade < REPORT_SHADES; shade++) {
             char name[24];
             fprintf(out, "%s:#%06x;", report_colour_name(i, (report_shade)shade, name),
@@ -217,6 +215,14 @@ static void write_palette(FILE *out, const reports *all, bool dark) {
         }
     }
     fputs("}\n", out);
+}
+
+void page_style(FILE *out, int variants) {
+    fputs("<style>\n", out);
+    write_palette(out, variants, false);
+    fputs("@media screen and (prefers-color-scheme:dark){\n", out);
+    write_palette(out, variants, true);
+    fprintf(out, "}\n%s</style>\n", style);
 }
 
 /* ---- Head -------------------------------------------------------------------------------------------------------- */
@@ -281,6 +287,12 @@ static void write_subtitle(FILE *out, const report *r) {
     fprintf(out, "%s</p>\n", *comma ? "." : "");
 }
 
+static int most_variants(const reports *all) {
+    int most = 0;
+    for (int i = 0; i < all->n; i++) most = all->at[i].n_variants > most ? all->at[i].n_variants : most;
+    return most;
+}
+
 static void write_head(FILE *out, const reports *all) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -289,11 +301,9 @@ static void write_head(FILE *out, const reports *all) {
           out);
     fprintf(out, "%s'\">\n<title>", page_script_hash);
     write_title(out, all);
-    fputs(" – adamod report</title>\n<style>\n", out);
-    write_palette(out, all, false);
-    fputs("@media screen and (prefers-color-scheme:dark){\n", out);
-    write_palette(out, all, true);
-    fprintf(out, "}\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
+    fputs(" – adamod report</title>\n", out);
+    page_style(out, most_variants(all));
+    fputs("</head>\n<body>\n<main>\n<h1>", out);
     write_title(out, all);
     fputs("</h1>\n", out);
 }

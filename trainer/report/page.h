@@ -9,6 +9,9 @@ void html_text(FILE *out, const char *text);
 /* Writes like fprintf, but every %s as html_text does. Also knows %d, %lld, %.Nf and %%. */
 void html(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Writes the <style> of pages, with the colours of this many variants. */
+void page_style(FILE *out, int variants);
+
 /* Begins a section with a heading. Makes the id unique on the page. */
 void page_section(FILE *out, const report *r, const char *id, const char *title);
 
