@@ -3,6 +3,7 @@
  * For training, a variant of one run has a thin line of every recorded update and a smoothed line over it; a variant of
  * several runs has the median of their smoothed lines in a band from smallest to largest. Evaluations are joined dots. */
 #include "report/panels.h"
+#include "report/series.h"
 
 #include "core/error.h"
 
@@ -11,16 +12,11 @@
 #include <string.h>
 
 enum {
-    GRID = 500,   /* points of a line */
-    RAW = 1500,   /* of a thin line */
-    WINDOWS = 50, /* a smoothed line is a mean of a 50th of the updates */
-    WIDTH = 520,  /* of a drawing, in pixels */
-    NARROW = 390  /* of evaluations, which may be three side by side */
+    GRID = 500,  /* points of a line */
+    RAW = 1500,  /* of a thin line */
+    WIDTH = 520, /* of a drawing, in pixels */
+    NARROW = 390 /* of evaluations, which may be three side by side */
 };
-
-static double axis_of(const report_point *p, panel_axis a) {
-    return a == AXIS_UPDATES ? (double)p->step : a == AXIS_EPOCHS ? p->epoch : p->time;
-}
 
 /* ---- Quantities -------------------------------------------------------------------------------------------------- */
 
@@ -37,6 +33,18 @@ static double quantity_of(const report *r, const report_run *run, const report_p
     }
 }
 
+/* A quantity of a run, as a series_value. */
+typedef struct run_quantity {
+    const report *r;
+    const report_run *run;
+    int q;
+} run_quantity;
+
+static double read_quantity(const void *of, const report_point *p) {
+    const run_quantity *what = of;
+    return quantity_of(what->r, what->run, p, what->q);
+}
+
 /* A curve of training. */
 typedef struct curve {
     const char *name; /* of its files */
@@ -49,76 +57,7 @@ typedef struct curve {
 
 static double shown(const curve *c, double y) { return c->exponential ? exp(y) : y; }
 
-/* ---- Smoothing --------------------------------------------------------------------------------------------------- */
-
-/* A quantity of one run as sums from the start: the mean of any interval is two look-ups. */
-typedef struct smooth {
-    const report_series *s;
-    double *sum, *weight; /* over the points before each; one allocation */
-    int64_t window;
-} smooth;
-
-static int smooth_make(smooth *out, const report *r, const report_run *run, int q, int64_t window) {
-    const report_series *s = &run->train;
-    *out = (smooth){.s = s, .window = window, .sum = calloc(2 * (s->n + 1), sizeof(double))};
-    if (!out->sum) return -1;
-    out->weight = out->sum + s->n + 1;
-    for (size_t i = 0; i < s->n; i++) {
-        const double y = quantity_of(r, run, &s->at[i], q);
-        const bool counts = isfinite(y);
-        out->sum[i + 1] = out->sum[i] + (counts ? s->at[i].weight * y : 0);
-        out->weight[i + 1] = out->weight[i] + (counts ? s->at[i].weight : 0);
-    }
-    return 0;
-}
-
-/* The number of points before an update. */
-static size_t points_before(const report_series *s, double step) {
-    size_t low = 0, high = s->n;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if ((double)s->at[middle].step < step) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
-/* The mean around an update. Near the start the window shrinks on both sides, so that the first losses, which fall fast,
- * remain visible. NAN after the last update. */
-static double smooth_at(const smooth *m, double step) {
-    const report_series *s = m->s;
-    if (!s->n || step < (double)s->at[0].step || step > (double)s->at[s->n - 1].step) return NAN;
-    const double half = fmin((double)m->window / 2, step - (double)s->at[0].step);
-    const size_t from = points_before(s, step - half), to = points_before(s, step + half + 0.5);
-    const double weight = m->weight[to] - m->weight[from];
-    return weight > 0 ? (m->sum[to] - m->sum[from]) / weight : NAN;
-}
-
-/* The place of an update on another axis. */
-static double place_of(const report_series *s, double step, panel_axis x) {
-    const size_t i = points_before(s, step);
-    if (i == s->n) return s->n && step <= (double)s->at[s->n - 1].step ? axis_of(&s->at[s->n - 1], x) : NAN;
-    if (i == 0) return axis_of(&s->at[0], x);
-    const report_point *a = &s->at[i - 1], *b = &s->at[i];
-    const double share = (step - (double)a->step) / (double)(b->step - a->step);
-    return axis_of(a, x) + share * (axis_of(b, x) - axis_of(a, x));
-}
-
 /* ---- Data -------------------------------------------------------------------------------------------------------- */
-
-static void write_number(FILE *out, double x) {
-    if (isfinite(x)) fprintf(out, " %.6g", x);
-    else fputs(" NaN", out);
-}
-
-static void write_spread(FILE *out, const report_spread *y) {
-    write_number(out, y->median);
-    write_number(out, y->min);
-    write_number(out, y->max);
-}
-
-/* gnuplot would not count a block without numbers. */
-static void end_block(FILE *out) { fprintf(out, "NaN NaN NaN NaN NaN NaN\n\n\n"); }
 
 static int64_t last_step(const report_variant *v) {
     int64_t last = 0;
@@ -129,7 +68,7 @@ static int64_t last_step(const report_variant *v) {
     return last;
 }
 
-static void write_smooth_rows(FILE *out, const curve *c, const smooth *m, int n, double last, double *room,
+static void write_smooth_rows(FILE *out, const curve *c, const series_means *m, int n, double last, double *room,
                               panel_extent *e, panel_blocks *b) {
     double before = -1;
     const double points = fmin(last, GRID);
@@ -137,18 +76,18 @@ static void write_smooth_rows(FILE *out, const curve *c, const smooth *m, int n,
         const double step = fmax(1, floor(last * k / points));
         if (step == before) continue;
         before = step;
-        for (int i = 0; i < n; i++) room[i] = shown(c, smooth_at(&m[i], step));
+        for (int i = 0; i < n; i++) room[i] = shown(c, series_mean(&m[i], step));
         const report_spread y = report_spread_of(room, n);
         if (!y.n) continue;
         double place[AXES] = {step, 0, 0};
         fprintf(out, "%.0f", step);
         for (int a = AXIS_EPOCHS; a < AXES; a++) {
-            for (int i = 0; i < n; i++) room[i] = place_of(m[i].s, step, (panel_axis)a);
+            for (int i = 0; i < n; i++) room[i] = series_at(m[i].s, step, panel_place, &a);
             place[a] = report_spread_of(room, n).median;
-            write_number(out, place[a]);
+            panel_number(out, place[a]);
         }
         for (int a = 0; a < AXES; a++) panel_reach(e, (panel_axis)a, place[a]);
-        write_spread(out, &y);
+        panel_spread(out, &y);
         fputc('\n', out);
         panel_include(e, &y);
         panel_extend(b, 0, y.median, place);
@@ -157,15 +96,18 @@ static void write_smooth_rows(FILE *out, const curve *c, const smooth *m, int n,
 
 static int write_smooth(FILE *out, const report *r, const curve *c, const report_variant *v, int64_t window,
                         panel_extent *e, panel_blocks *b) {
-    smooth *m = calloc((size_t)v->n, sizeof *m);
+    series_means *m = calloc((size_t)v->n, sizeof *m);
     double *room = calloc((size_t)v->n, sizeof *room);
     int made = 0;
     if (m && room) {
-        while (made < v->n && smooth_make(&m[made], r, v->run[made], c->quantity, window) == 0) made++;
+        for (; made < v->n; made++) {
+            const run_quantity of = {r, v->run[made], c->quantity};
+            if (series_means_make(&m[made], &v->run[made]->train, read_quantity, &of, window)) break;
+        }
         if (made == v->n) write_smooth_rows(out, c, m, v->n, (double)last_step(v), room, e, b);
     }
     const int status = m && room && made == v->n ? 0 : -1;
-    for (int i = 0; i < made; i++) free(m[i].sum);
+    for (int i = 0; i < made; i++) series_means_free(&m[i]);
     free(m);
     free(room);
     return status;
@@ -173,9 +115,9 @@ static int write_smooth(FILE *out, const report *r, const curve *c, const report
 
 static void write_raw_point(FILE *out, const report_point *p, double y) {
     fprintf(out, "%lld", (long long)p->step);
-    write_number(out, p->epoch);
-    write_number(out, p->time);
-    write_number(out, y);
+    panel_number(out, p->epoch);
+    panel_number(out, p->time);
+    panel_number(out, y);
     fputc('\n', out);
 }
 
@@ -220,14 +162,14 @@ static int write_curve(report_figures *f, const report *r, const curve *c, panel
         if (v->n == 1 && c->smoothed) {
             fprintf(file.to, "# variant %d, one run: update, epoch, seconds, %s\n", i + 1, c->label);
             write_raw(file.to, r, c, v->run[0]);
-            end_block(file.to);
+            panel_end_block(file.to);
             b[i].raw = next++;
         }
         fprintf(file.to,
                 "# variant %d, means of %lld updates: update, epoch, seconds, %s: median, least and most of %d\n",
                 i + 1, (long long)window, c->label, v->n);
         status = write_smooth(file.to, r, c, v, window, e, &b[i]);
-        end_block(file.to);
+        panel_end_block(file.to);
         b[i].line = next++;
     }
     if (report_file_close(f, &file)) return -1;
@@ -241,9 +183,9 @@ static void write_end(FILE *out, const report_run *run, const panel *p) {
     const report_point *last = run->train.n ? &run->train.at[run->train.n - 1] : NULL;
     const double seconds = isfinite(run->seconds) ? run->seconds : last ? last->time : 0;
     fprintf(out, "%.0f", fmax(1, (double)report_last_step(run)));
-    write_number(out, last && isfinite(last->epoch) ? last->epoch : 0);
-    write_number(out, seconds);
-    write_number(out, last && isfinite(last->loss) ? fmin(fmax(last->loss, p->y_low), p->y_high) : p->y_high);
+    panel_number(out, last && isfinite(last->epoch) ? last->epoch : 0);
+    panel_number(out, seconds);
+    panel_number(out, last && isfinite(last->loss) ? fmin(fmax(last->loss, p->y_low), p->y_high) : p->y_high);
     fputc('\n', out);
 }
 
@@ -258,7 +200,7 @@ static int write_divergences(report_figures *f, const report *r, const panel *p,
             write_end(file.to, r->variant[i].run[k], p);
             *any = true;
         }
-        end_block(file.to);
+        panel_end_block(file.to);
     }
     return report_file_close(f, &file);
 }
@@ -271,20 +213,6 @@ static void clip(report_figures *f, const report *r, panel_extent *e) {
     for (int i = 0; i < r->n_variants; i++) first = fmax(first, r->variant[i].first_loss);
     f->clipped = first > e->low && e->high > 2 * first;
     if (f->clipped) e->high = 2 * first;
-}
-
-/* Percentages have an axis from 0 to 100, scores that should rise one from 0. If all are soon above a half, the axis shows
- * only the tens that they lie in. */
-static void set_score_range(panel *p, const metric *m, const panel_extent *e, double later) {
-    if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) {
-        p->y_high = 102;
-        if (later > 50 && later <= 100) {
-            const double top = fmin(100, 10 * ceil((e->high + 1) / 10));
-            p->y_low = 10 * floor((later - 1) / 10);
-            p->y_high = top + 0.05 * (top - p->y_low);
-        }
-    } else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
-    else panel_range(p, e, e);
 }
 
 /* others: the extent of panels with the same scale, to which this one is added. NULL: none. */
@@ -301,7 +229,7 @@ static int draw_curve(report_figures *f, const report *r, const curve *c, panel_
     if (c->quantity == LOSS) clip(f, r, &e);
     if (others) panel_join(others, &e);
     if (c->quantity >= FIRST_METRIC)
-        set_score_range(&p, &r->column[REPORT_FIRST_METRIC + c->quantity - FIRST_METRIC], &e, INFINITY);
+        panel_score_range(&p, &r->column[REPORT_FIRST_METRIC + c->quantity - FIRST_METRIC], &e, INFINITY);
     else panel_range(&p, c->exponential && others ? others : &e, others ? others : &e);
     if (c->quantity == LEARNING_RATE && !p.logarithmic && e.high > 0) { /* most schedules are constant */
         p.y_low = 0;
@@ -361,7 +289,7 @@ static int64_t next_evaluation(const report_variant *v, report_group group, int6
     int64_t next = -1;
     for (int i = 0; i < v->n; i++) {
         const report_series *s = evaluations(v->run[i], group);
-        const size_t k = points_before(s, (double)after + 0.5);
+        const size_t k = series_before(s, (double)after + 0.5);
         if (k < s->n && (next < 0 || s->at[k].step < next)) next = s->at[k].step;
     }
     return next;
@@ -370,7 +298,7 @@ static int64_t next_evaluation(const report_variant *v, report_group group, int6
 /* A score of a point; or, for AXIS + a, its place on the axis a. */
 enum { AXIS = 1000 };
 static double read_point(const report *r, const report_run *run, const report_point *p, int which) {
-    if (which >= AXIS) return axis_of(p, (panel_axis)(which - AXIS));
+    if (which >= AXIS) return panel_place(&(int){which - AXIS}, p);
     if (is_perplexity(r, which)) return exp(quantity_of(r, run, p, NLL));
     return report_value(r, run, p, REPORT_VALID + which);
 }
@@ -380,7 +308,7 @@ static report_spread spread_at(const report *r, const report_variant *v, report_
     int n = 0;
     for (int i = 0; i < v->n; i++) {
         const report_series *s = evaluations(v->run[i], group);
-        const size_t k = points_before(s, (double)step);
+        const size_t k = series_before(s, (double)step);
         if (k < s->n && s->at[k].step == step) room[n++] = read_point(r, v->run[i], &s->at[k], which);
     }
     return report_spread_of(room, n);
@@ -402,11 +330,11 @@ static void write_evaluations(FILE *out, const report *r, const report_variant *
         fprintf(out, "%lld", (long long)step);
         for (int a = AXIS_EPOCHS; a < AXES; a++) {
             place[a] = spread_at(r, v, group, step, AXIS + a, room).median;
-            write_number(out, place[a]);
+            panel_number(out, place[a]);
         }
         for (int k = 0; k < n_scores(r); k++) {
             const report_spread y = spread_at(r, v, group, step, k, room);
-            write_spread(out, &y);
+            panel_spread(out, &y);
             if (!y.n) continue;
             scores[k].drawn |= b->line_of[k].n > 0;
             panel_include(&scores[k].e, &y);
@@ -485,7 +413,7 @@ static int draw_score(report_figures *f, const report *r, const split *of, int w
     for (int i = 0; i < r->n_variants; i++) p.marks &= b[i].line_of[which].n <= MARKED;
     if (perplexity) panel_range(&p, &s->perplexity, &s->perplexity);
     else if (which == 0) panel_range(&p, e, &s->loss);
-    else set_score_range(&p, m, e, of->scores[which].later);
+    else panel_score_range(&p, m, e, of->scores[which].later);
     f->from_below[group] |= e->low < p.y_low;
     for (int a = 0; a < AXES; a++) {
         char name[64];
@@ -549,7 +477,7 @@ int report_draw_curves(report_figures *f, const report *r) {
     for (int i = 0; i < r->n_variants; i++) {
         if (last_step(&r->variant[i]) > last) last = last_step(&r->variant[i]);
     }
-    f->window = last / WINDOWS > 1 ? last / WINDOWS : 1;
+    f->window = panel_window(last);
     panel_blocks *b = calloc((size_t)r->n_variants, sizeof *b);
     const int status = b ? draw_with(f, r, b, &valid, &test) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     close_split(&valid);

@@ -142,7 +142,7 @@ static void write_colours(FILE *out, const char *name, report_shade shade) {
     fprintf(out, "', (i - 1) %% %d + 1)\n", REPORT_COLOURS);
 }
 
-static int write_style(report_figures *f) {
+int report_figures_style(report_figures *f) {
     report_file file;
     if (report_file_open(&file, "style.gp")) return -1;
     fputs(style_head, file.to);
@@ -247,7 +247,7 @@ static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, 
     snprintf(f->why, sizeof f->why, "gnuplot could not draw %s: %s", script, why);
 }
 
-static void draw_all(report_figures *f, int variants) {
+void report_figures_draw(report_figures *f, int variants) {
     char gnuplot[4096];
     for (int i = 0; i < f->n; i++) remove_old(f, f->drawing[i].name);
     if (!find_gnuplot(gnuplot, sizeof gnuplot)) {
@@ -285,10 +285,10 @@ static int open_directory(report_figures *f, const report *r, const char *page) 
 int report_draw(report_figures *out, const report *r, const char *page) {
     *out = (report_figures){0};
     int status = open_directory(out, r, page);
-    if (!status) status = write_style(out);
+    if (!status) status = report_figures_style(out);
     if (!status) status = report_draw_curves(out, r);
     if (!status) status = report_draw_ridges(out, r);
-    if (!status) draw_all(out, r->n_variants);
+    if (!status) report_figures_draw(out, r->n_variants);
     if (status) report_figures_free(out);
     return status;
 }

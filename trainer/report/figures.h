@@ -87,6 +87,11 @@ typedef struct report_file {
 int report_file_open(report_file *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int report_file_close(report_figures *f, report_file *file);
 
+/* Writes style.gp, which the scripts load. */
+int report_figures_style(report_figures *f);
+/* Lets gnuplot draw what was added. Sets f->why, with a note on standard error, if it cannot. variants: how many colours they use. */
+void report_figures_draw(report_figures *f, int variants);
+
 /* Adds a drawing that NAME.gp will make; NULL: no memory. */
 report_drawing *report_figures_add(report_figures *f, report_group group, const char *name);
 

@@ -17,6 +17,7 @@ enum {
     NAME_LENGTH = 40,  /* characters of a variant's name in a key */
     LETTER = 9,        /* pixels of a letter of the key, more than gnuplot estimates */
     SAMPLE = 60,       /* pixels of the line beside a name in the key */
+    WINDOWS = 50,      /* means of a smoothed line side by side */
     LOG_FROM = 20,     /* least ratio of largest to smallest for a logarithmic axis */
     WIDE = 760,        /* width of a drawing with names at the ends of lines */
     NAMED_LETTER = 7,  /* pixels of a letter of such a name */
@@ -31,6 +32,27 @@ enum {
 const char *const panel_axis_names[AXES] = {"updates", "epochs", "time"};
 const panel_extent panel_no_extent = {INFINITY, -INFINITY, {0, 0, 0}};
 const panel_blocks panel_no_blocks = {.raw = -1, .line = -1};
+
+double panel_place(const void *axis, const report_point *p) {
+    const int a = *(const int *)axis;
+    return a == AXIS_UPDATES ? (double)p->step : a == AXIS_EPOCHS ? p->epoch : p->time;
+}
+
+void panel_number(FILE *out, double x) {
+    if (isfinite(x)) fprintf(out, " %.6g", x);
+    else fputs(" NaN", out);
+}
+
+void panel_spread(FILE *out, const report_spread *y) {
+    panel_number(out, y->median);
+    panel_number(out, y->min);
+    panel_number(out, y->max);
+}
+
+/* gnuplot would not count a block without numbers. */
+void panel_end_block(FILE *out) { fprintf(out, "NaN NaN NaN NaN NaN NaN\n\n\n"); }
+
+int64_t panel_window(int64_t last) { return last / WINDOWS > 1 ? last / WINDOWS : 1; }
 
 void panel_include(panel_extent *e, const report_spread *y) {
     if (!y->n) return;
@@ -60,6 +82,18 @@ void panel_range(panel *p, const panel_extent *e, const panel_extent *all) {
     p->y_high = p->logarithmic ? e->high * air : e->high + air;
     if (e->low >= 0 && p->y_low < 0) p->y_low = 0;
     if (!(p->y_high > p->y_low)) p->y_high = p->y_low + 1;
+}
+
+void panel_score_range(panel *p, const metric *m, const panel_extent *e, double later) {
+    if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) {
+        p->y_high = 102;
+        if (later > 50 && later <= 100) {
+            const double top = fmin(100, 10 * ceil((e->high + 1) / 10));
+            p->y_low = 10 * floor((later - 1) / 10);
+            p->y_high = top + 0.05 * (top - p->y_low);
+        }
+    } else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
+    else panel_range(p, e, e);
 }
 
 void panel_x(panel *p, panel_axis a, double last) {
@@ -224,6 +258,13 @@ static void write_ticks(FILE *out, char axis, const ticks *t) {
     fprintf(out, ")\n");
 }
 
+void panel_ticks(FILE *out, const panel *p) {
+    const ticks x = x_ticks(p), y = y_ticks(p);
+    write_ticks(out, 'x', &x);
+    write_ticks(out, 'y', &y);
+    fprintf(out, "%s", p->logarithmic ? "set logscale y\n" : "");
+}
+
 /* ---- Names at the ends of lines ---------------------------------------------------------------------------------- */
 
 /* In characters. */
@@ -380,9 +421,7 @@ static int write_script(FILE *out, const panel *p, const report *r, const panel_
         out,
         " at screen 16 / %d.0, graph 0.5 center rotate by 90 noenhanced\nset xrange [0:%.6g]\nset yrange [%.6g:%.6g]\n",
         width_of(p, r), last, p->y_low, p->y_high);
-    write_ticks(out, 'x', &x);
-    write_ticks(out, 'y', &y);
-    fprintf(out, "%s", p->logarithmic ? "set logscale y\n" : "");
+    panel_ticks(out, p);
     if (report_is_crowded(r)) write_short_axes(out, p, &x, &y);
     write_frame(out, p, r, b);
     const int status = write_plots(out, p, r, b, d);

@@ -7,6 +7,16 @@
 /* The first columns of a data file. */
 typedef enum panel_axis { AXIS_UPDATES, AXIS_EPOCHS, AXIS_TIME, AXES } panel_axis;
 extern const char *const panel_axis_names[AXES];
+/* The place of a point on an axis, for series.h; axis: an int. */
+double panel_place(const void *axis, const report_point *p);
+
+/* Numbers of a data file: a space and the number, or NaN; median, least and most; the end of a block. */
+void panel_number(FILE *out, double x);
+void panel_spread(FILE *out, const report_spread *y);
+void panel_end_block(FILE *out);
+
+/* The number of updates in a mean of a smoothed line, a 50th of all. */
+int64_t panel_window(int64_t last);
 
 /* The ranges of the data. */
 typedef struct panel_extent {
@@ -52,7 +62,12 @@ typedef struct panel {
 /* Sets the range of y to that of the data and a little more. The axis is logarithmic if the largest value of all panels that
  * share it is many times the smallest. */
 void panel_range(panel *p, const panel_extent *e, const panel_extent *all);
+/* Does the same for a metric. Percentages have an axis from 0 to 100, scores that should rise one from 0. If all are soon
+ * above a half, the axis shows only the tens that they lie in. later: the least after the first quarter of the updates. */
+void panel_score_range(panel *p, const metric *m, const panel_extent *e, double later);
 void panel_x(panel *p, panel_axis a, double last);
+/* Writes the marks of both axes, after their ranges are set. */
+void panel_ticks(FILE *out, const panel *p);
 
 /* Writes the panel's script and adds its drawing. b: the blocks of each variant. */
 int panel_add(report_figures *f, report_group group, const panel *p, const report *r, const panel_blocks *b);

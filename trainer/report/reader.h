@@ -127,6 +127,12 @@ void report_run_free(report_run *r);
 /* NULL: no such key. */
 const char *report_pairs_find(const report_pairs *pairs, const char *key);
 
+/* The place of a metric in report_run.metric, by its name; -1: none. */
+int report_find_metric(const report_run *r, const char *name);
+
+/* Whether the evaluations during training were of the test data, because no validation data were held out. */
+bool report_validates_on_test(const report_run *r);
+
 /* Lists the runs that a path stands for: itself, or if it is no run directory, all runs in it in the order in which they
  * were started. The caller frees each name, then *out. */
 int report_runs_find(const char *path, char ***out, int *n);

@@ -6,7 +6,7 @@
 
 enum { MOST_POINTS = 1 << 15 }; /* of a curve; longer ones are thinned by half */
 
-int reader_find_metric(const report_run *r, const char *name) {
+int report_find_metric(const report_run *r, const char *name) {
     int i = 0;
     while (i < r->n_metrics && strcmp(r->metric[i].name, name) != 0) i++;
     return i < r->n_metrics ? i : -1;
@@ -36,7 +36,7 @@ static void pull_point(const report_run *r, json_input *in, char *kind, size_t k
         char key[2 * READER_NAME]; /* longer than any metric's name, so a cut key matches none */
         json_input_key(in, key, sizeof key);
         double *own = own_field(r, p, key);
-        const int i = reader_find_metric(r, key);
+        const int i = report_find_metric(r, key);
         if (kind && strcmp(key, "kind") == 0) json_input_text(in, kind, kind_size);
         else if (strcmp(key, "step") != 0 && !own && i < 0) json_input_skip(in);
         else {

@@ -97,6 +97,22 @@ const char *reader_data(report_run *r, json_input *in) {
     return what;
 }
 
+/* The k-th fingerprint of a split; NULL: there are fewer. */
+static const char *fingerprint_of(const report_run *r, const char *split, size_t k) {
+    for (size_t i = 0; i < r->data.n; i++) {
+        if (strncmp(r->data.at[i].key, split, strlen(split)) == 0 && k-- == 0) return r->data.at[i].value;
+    }
+    return NULL;
+}
+
+bool report_validates_on_test(const report_run *r) {
+    for (size_t k = 0;; k++) {
+        const char *valid = fingerprint_of(r, "valid ", k), *test = fingerprint_of(r, "test ", k);
+        if (!valid && !test) return k > 0;
+        if (!valid || !test || strcmp(valid, test) != 0) return false;
+    }
+}
+
 int reader_vocabulary(report_run *r, const char *name, const char *side) {
     char key[32], value[16], block[8192];
     const reader_place at = reader_file(r->directory, name);

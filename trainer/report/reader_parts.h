@@ -63,7 +63,6 @@ int reader_task(report_run *r, const metric *known, int n_known);
 
 /* reader_metrics.c, reader_histograms.c, reader_samples.c */
 enum { READER_NAME = 32 }; /* bytes of a metric's name and of a unit, with the final 0 */
-int reader_find_metric(const report_run *r, const char *name); /* -1: none */
 reader_of reader_metrics, reader_result, reader_histogram, reader_sample;
 void reader_free_samples(report_run *r);
 

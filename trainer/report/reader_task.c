@@ -94,7 +94,7 @@ static bool pull_metric(report_run *r, json_input *in) {
     if (!*label) m.label = name;
     if (!*about) m.about = m.label;
     if (!*name) reader_expect(in, "a metric with a \"name\"");
-    if (reader_find_metric(r, name) >= 0) reader_expect(in, "a metric with a name of its own");
+    if (report_find_metric(r, name) >= 0) reader_expect(in, "a metric with a name of its own");
     if (r->n_metrics == REPORT_METRICS) reader_expect(in, "at most 16 metrics");
     return in->expected || add_metric(r, &m);
 }
@@ -136,7 +136,7 @@ int reader_task(report_run *r, const metric *known, int n_known) {
     const char *recipe = report_pairs_find(&r->recipe, "data.task");
     if (!*r->task && recipe) snprintf(r->task, sizeof r->task, "%s", recipe);
     text_plain(r->task);
-    r->has_perplexity = status == 0 || reader_find_metric(r, "ppl") >= 0 || reader_find_metric(r, "perplexity") >= 0;
+    r->has_perplexity = status == 0 || report_find_metric(r, "ppl") >= 0 || report_find_metric(r, "perplexity") >= 0;
     if (status == 0) snprintf(r->limit, sizeof r->limit, "train.evaluate_pairs");
     for (int i = 0; status == 0 && i < n_known; i++) {
         if (!known[i].headline) continue;

@@ -1,6 +1,6 @@
 /* ridges.c - learning rates of all elements as in the paper's Figures 1 and 3: histograms of some updates one in front of
  * another, the first at the back. All panels have the same axes, except for heights that would flatten others. */
-#include "report/figures.h"
+#include "report/ridges.h"
 
 #include "core/error.h"
 #include "support/text.h"
@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum {
-    ROWS = 25,        /* most histograms of a panel */
     PANELS = 64,      /* most of a group */
     WIDTH = 380,      /* of a panel, in pixels */
     HEIGHT = 430,     /* in pixels */
@@ -22,6 +21,8 @@ enum {
 static const double visible = 5e-4;
 /* The height of the highest ridge, in distances between rows. */
 static const double tallest = 3.6;
+
+const ridge_axes ridge_no_axes = {.low = INFINITY, .high = -INFINITY};
 
 /* ---- Facts ------------------------------------------------------------------------------------------------------- */
 
@@ -52,84 +53,76 @@ double report_share_above(const report_run *r, double decade) {
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-typedef struct rows {
-    int64_t step[ROWS];
-    int n;
-} rows;
-
-/* The histogram nearest to an update on a logarithmic scale; NULL: none. */
-static const report_histogram *nearest(const report_run *r, double step) {
+/* The one of the first n histograms that is nearest to an update on a logarithmic scale; NULL: none. */
+static const report_histogram *nearest(const report_run *r, size_t n, double step) {
     const report_histogram *best = NULL;
     double least = INFINITY;
-    for (size_t i = 0; i < r->n_histograms; i++) {
+    for (size_t i = 0; i < n; i++) {
         const double d = fabs(log((double)r->histogram[i].step + 1) - log(step + 1));
         if (d < least) least = d, best = &r->histogram[i];
     }
     return best;
 }
 
-/* Chooses `wanted` updates from the first to the last with a constant ratio, so that they are dense at first. Takes the
- * nearest histogram of each, so there may be fewer; returns their number. */
-static int spread_rows(const report_run *r, int wanted, rows *out) {
-    const double first = (double)r->histogram[0].step + 1, last = (double)r->histogram[r->n_histograms - 1].step + 1;
-    int n = 0;
-    for (int i = 0; i < wanted; i++) {
-        const double target = first * pow(last / first, wanted > 1 ? (double)i / (wanted - 1) : 0);
-        const int64_t step = nearest(r, target - 1)->step;
-        if (n && n <= ROWS && out->step[n - 1] == step) continue;
-        if (n < ROWS) out->step[n] = step;
-        n++;
-    }
-    out->n = n < ROWS ? n : ROWS;
+/* The number of histograms up to an update; 0: all. */
+static size_t histograms_until(const report_run *r, double until) {
+    size_t n = 0;
+    while (n < r->n_histograms && !(until > 0 && (double)r->histogram[n].step > until)) n++;
     return n;
 }
 
-/* Chooses the rows of all panels by the longest run. */
-static void choose_rows(const report *r, rows *out) {
+/* Chooses `wanted` updates from the first to the last of n histograms with a constant ratio, so that they are dense at
+ * first. Takes the nearest histogram of each, so there may be fewer; returns their number, of which `most` are kept. */
+static int spread_rows(const report_run *r, size_t n_histograms, int wanted, int most, ridge_axes *out) {
+    const double first = (double)r->histogram[0].step + 1, last = (double)r->histogram[n_histograms - 1].step + 1;
+    int n = 0;
+    for (int i = 0; i < wanted; i++) {
+        const double target = first * pow(last / first, wanted > 1 ? (double)i / (wanted - 1) : 0);
+        const int64_t step = nearest(r, n_histograms, target - 1)->step;
+        if (n && n <= most && out->step[n - 1] == step) continue;
+        if (n < most) out->step[n] = step;
+        n++;
+    }
+    out->rows = n < most ? n : most;
+    return n;
+}
+
+void ridge_choose_rows(ridge_axes *a, const report_run *r, int most, double until) {
+    const size_t n = histograms_until(r, until);
+    int wanted = 3 * most;
+    a->rows = 0;
+    if (!n) return;
+    while (wanted > most && spread_rows(r, n, wanted, most, a) > most) wanted--;
+    if (wanted == most) spread_rows(r, n, wanted, most, a);
+}
+
+/* The run with the last histogram, which chooses the rows of all panels; NULL: none. */
+static const report_run *longest_run(const report *r) {
     const report_run *longest = NULL;
-    out->n = 0;
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = report_histogram_run(&r->variant[i]);
         if (!run) continue;
         const int64_t last = run->histogram[run->n_histograms - 1].step;
         if (!longest || last > longest->histogram[longest->n_histograms - 1].step) longest = run;
     }
-    if (!longest) return;
-    int wanted = 3 * ROWS;
-    while (wanted > ROWS && spread_rows(longest, wanted, out) > ROWS) wanted--;
-    if (wanted == ROWS) spread_rows(longest, wanted, out);
+    return longest;
 }
 
 /* The histogram of a run for a row: of that update, or at most a twentieth away. */
 static const report_histogram *row_of(const report_run *r, int64_t step) {
-    const report_histogram *h = nearest(r, (double)step);
+    const report_histogram *h = nearest(r, r->n_histograms, (double)step);
     return h && 20 * llabs((long long)(h->step - step)) <= step ? h : NULL;
 }
 
 /* ---- Panels ------------------------------------------------------------------------------------------------------ */
 
-typedef struct ridge_panel {
-    const report_run *run;
-    int variant;
-    bool before; /* the bound */
-    char name[32], title[160];
-    int blocks;  /* rows of the run */
-    double most; /* the largest share */
-} ridge_panel;
-
-/* The axes of all panels. */
-typedef struct axes {
-    rows rows;
-    double low, high; /* decades */
-} axes;
-
 static const float *shares(const ridge_panel *p, const report_histogram *h) {
     return p->before ? h->eta : h->effective;
 }
 
-static void widen(axes *a, ridge_panel *p) {
-    for (int i = 0; i < a->rows.n; i++) {
-        const report_histogram *h = row_of(p->run, a->rows.step[i]);
+void ridge_widen(ridge_axes *a, ridge_panel *p) {
+    for (int i = 0; i < a->rows; i++) {
+        const report_histogram *h = row_of(p->run, a->step[i]);
         for (int k = 0; h && k < h->bins; k++) {
             const double share = (double)shares(p, h)[k];
             p->most = fmax(p->most, share);
@@ -148,14 +141,14 @@ static bool is_flat(const float *share, int bin, int bins) {
     return true;
 }
 
-static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
+int ridge_write_data(report_figures *f, ridge_panel *p, const ridge_axes *a) {
     report_file file;
     if (report_file_open(&file, "%s.dat", p->name)) return -1;
     fprintf(file.to, "# log10 of the learning rate %s the bound, share of the elements, row\n",
             p->before ? "before" : "after");
     p->blocks = 0;
-    for (int i = 0; i < a->rows.n; i++) {
-        const report_histogram *h = row_of(p->run, a->rows.step[i]);
+    for (int i = 0; i < a->rows; i++) {
+        const report_histogram *h = row_of(p->run, a->step[i]);
         if (!h) continue;
         fprintf(file.to, "# update %lld\n", (long long)h->step);
         fprintf(file.to, "%.6g 0 %d\n", a->low, i);
@@ -171,12 +164,12 @@ static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
 }
 
 /* Rows go from top to bottom; every second one has room for a number. */
-static void write_row_labels(FILE *out, const rows *r) {
+static void write_row_labels(FILE *out, const ridge_axes *r) {
     const char *comma = "";
     fprintf(out, "set ytics (");
-    for (int i = 0; i < r->n; i++) {
-        if (i != r->n - 1 && (i % 2 || i == r->n - 2)) continue;
-        fprintf(out, "%s'%lld' %d", comma, (long long)r->step[i], r->n - 1 - i);
+    for (int i = 0; i < r->rows; i++) {
+        if (i != r->rows - 1 && (i % 2 || i == r->rows - 2)) continue;
+        fprintf(out, "%s'%lld' %d", comma, (long long)r->step[i], r->rows - 1 - i);
         comma = ", ";
     }
     fprintf(out, ")\n");
@@ -188,7 +181,7 @@ static double round_down(double x) {
     return x >= 5 * power ? 5 * power : x >= 2 * power ? 2 * power : power;
 }
 
-static void write_decades(FILE *out, const axes *a) {
+static void write_decades(FILE *out, const ridge_axes *a) {
     const int every = (int)ceil((a->high - a->low) / 8); /* as many as there is room for */
     fprintf(out, "set xrange [%.6g:%.6g]\nset xtics (", a->low, a->high);
     const char *comma = "";
@@ -201,8 +194,8 @@ static void write_decades(FILE *out, const axes *a) {
 }
 
 /* Writes the scale of heights and a bar that shows it, at the top, where only the first ridge could be. */
-static void write_scale(FILE *out, const axes *a, double most) {
-    const double share = round_down(most), length = tallest * share / most, top = a->rows.n - 1 + tallest;
+static void write_scale(FILE *out, const ridge_axes *a, double most) {
+    const double share = round_down(most), length = tallest * share / most, top = a->rows - 1 + tallest;
     fprintf(out, "    height = %.6g # of all elements, in distances between rows\n", tallest / most);
     fprintf(out,
             "    set arrow 1 from graph 0.96, first %.6g to graph 0.96, first %.6g nohead linecolor rgb axis_colour "
@@ -212,21 +205,25 @@ static void write_scale(FILE *out, const axes *a, double most) {
             top - length / 2);
 }
 
-static int write_axes(report_figures *f, const axes *a) {
+void ridge_write_axes(FILE *out, const ridge_axes *a) {
+    fprintf(out, "rows = %d\n", a->rows);
+    fprintf(out, "base(row) = rows - 1 - row\n");
+    write_decades(out, a);
+    fprintf(out, "set yrange [-0.6:%.6g]\n", a->rows - 1 + tallest + 0.3);
+    write_row_labels(out, a);
+    fprintf(out, "set tics font font_name.',11'\nset xlabel 'effective learning rate'\nset ylabel 'update'\n");
+    fprintf(out, "unset key\nset border 1\nset grid noytics\nset ytics scale 0 offset 0.6\n");
+}
+
+static int write_axes(report_figures *f, const ridge_axes *a) {
     report_file file;
     if (report_file_open(&file, "rates-axes.gp")) return -1;
     fprintf(file.to, "# Shared by all panels of learning rates: rows, heights, ranges.\n");
-    fprintf(file.to, "rows = %d\n", a->rows.n);
-    fprintf(file.to, "base(row) = rows - 1 - row\n");
-    write_decades(file.to, a);
-    fprintf(file.to, "set yrange [-0.6:%.6g]\n", a->rows.n - 1 + tallest + 0.3);
-    write_row_labels(file.to, &a->rows);
-    fprintf(file.to, "set tics font font_name.',11'\nset xlabel 'effective learning rate'\nset ylabel 'update'\n");
-    fprintf(file.to, "unset key\nset border 1\nset grid noytics\nset ytics scale 0 offset 0.6\n");
+    ridge_write_axes(file.to, a);
     return report_file_close(f, &file);
 }
 
-static void write_panel_plot(FILE *out, const ridge_panel *p, const axes *a) {
+void ridge_write_plot(FILE *out, const ridge_panel *p, const ridge_axes *a) {
     write_scale(out, a, p->most);
     fprintf(out, "    set title ");
     report_quote(out, p->title, 100);
@@ -250,7 +247,7 @@ static void describe(const ridge_panel *p, report_drawing *d) {
 }
 
 /* Writes the drawing of one panel for the page, or of several, `across` side by side, for a paper. */
-static int write_panels(report_figures *f, const ridge_panel *p, int n, const axes *a, const char *name,
+static int write_panels(report_figures *f, const ridge_panel *p, int n, const ridge_axes *a, const char *name,
                         report_group group, int across) {
     report_file file;
     report_drawing *d = report_figures_add(f, group, name);
@@ -261,14 +258,14 @@ static int write_panels(report_figures *f, const ridge_panel *p, int n, const ax
     fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
     fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", name, columns * WIDTH, lines * HEIGHT);
     if (n > 1) fprintf(file.to, "    set multiplot layout %d,%d\n", lines, columns);
-    for (int i = 0; i < n; i++) write_panel_plot(file.to, &p[i], a);
+    for (int i = 0; i < n; i++) ridge_write_plot(file.to, &p[i], a);
     fprintf(file.to, "%s}\nset output\n", n > 1 ? "    unset multiplot\n" : "");
     return report_file_close(f, &file);
 }
 
-static int write_group(report_figures *f, ridge_panel *p, int n, const axes *a, report_group group) {
+static int write_group(report_figures *f, ridge_panel *p, int n, const ridge_axes *a, report_group group) {
     for (int i = 0; i < n; i++) {
-        if (write_data(f, &p[i], a) || write_panels(f, &p[i], 1, a, p[i].name, group, 1)) return -1;
+        if (ridge_write_data(f, &p[i], a) || write_panels(f, &p[i], 1, a, p[i].name, group, 1)) return -1;
     }
     if (n < 2) return 0;
     return group == REPORT_RATES ? write_panels(f, p, n, a, "rates", group, ACROSS)
@@ -322,9 +319,7 @@ static int make_bounds(const report *r, ridge_panel *out) {
     return n;
 }
 
-/* Gives all panels one scale, so that they compare. A panel with ridges many times as tall as another's (sgd gives all
- * elements the same rate) keeps its own scale, or it would flatten the others. Returns whether all have the same. */
-static bool share_scale(ridge_panel *p, int n) {
+bool ridge_share_scale(ridge_panel *p, int n) {
     double least = INFINITY, common = 0;
     for (int i = 0; i < n; i++) least = p[i].most > 0 ? fmin(least, p[i].most) : least;
     for (int i = 0; i < n; i++) common = p[i].most <= 5 * least ? fmax(common, p[i].most) : common;
@@ -336,7 +331,7 @@ static bool share_scale(ridge_panel *p, int n) {
 }
 
 /* Rounds outwards to half decades, and to at least four decades. */
-static void round_axes(axes *a) {
+void ridge_round(ridge_axes *a) {
     a->low = floor(2 * (a->low - 0.3)) / 2;
     a->high = ceil(2 * (a->high + 0.3)) / 2;
     while (a->high - a->low < 4) a->low -= 0.5, a->high += 0.5;
@@ -352,20 +347,21 @@ static int keep_drawn(ridge_panel *p, int n) {
 }
 
 static int draw_panels(report_figures *f, const report *r, ridge_panel *p) {
-    axes a = {.low = INFINITY, .high = -INFINITY};
-    choose_rows(r, &a.rows);
+    ridge_axes a = ridge_no_axes;
+    const report_run *longest = longest_run(r);
+    if (longest) ridge_choose_rows(&a, longest, RIDGE_ROWS, 0);
     int n = make_rates(r, p);
-    for (int i = 0; i < n; i++) widen(&a, &p[i]);
+    for (int i = 0; i < n; i++) ridge_widen(&a, &p[i]);
     const int n_rates = keep_drawn(p, n);
     ridge_panel *bounds = p + n_rates;
     n = make_bounds(r, bounds);
-    for (int i = 0; i < n; i++) widen(&a, &bounds[i]);
+    for (int i = 0; i < n; i++) ridge_widen(&a, &bounds[i]);
     const int n_bounds = keep_drawn(bounds, n);
     if (!(a.high >= a.low)) return 0;
-    round_axes(&a);
-    f->one_scale = share_scale(p, n_rates + n_bounds);
-    f->rows[0] = a.rows.step[0];
-    f->rows[1] = a.rows.step[a.rows.n - 1];
+    ridge_round(&a);
+    f->one_scale = ridge_share_scale(p, n_rates + n_bounds);
+    f->rows[0] = a.step[0];
+    f->rows[1] = a.step[a.rows - 1];
     if (write_axes(f, &a) || write_group(f, p, n_rates, &a, REPORT_RATES)) return -1;
     return write_group(f, bounds, n_bounds, &a, REPORT_BOUNDS);
 }
