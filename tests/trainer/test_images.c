@@ -458,8 +458,8 @@ TEST(the_repositorys_recipes_are_the_papers) {
         float mean;
     } all[] = {{"cifar10-resnet34", "multistep(150 epochs;0.1)", 10, 200, 21282122, 0.4914f},
                {"cifar10-densenet121", "multistep(150 epochs;0.1)", 10, 200, 6956298, 0.4914f},
-               {"cifar100-resnet34", "multistep(150 epochs,225 epochs;0.1)", 100, 300, 21328292, 0.507f},
-               {"cifar100-densenet121", "multistep(150 epochs,225 epochs;0.1)", 100, 300, 7048548, 0.507f}};
+               {"cifar100-resnet34", "multistep(149 epochs,224 epochs;0.1)", 100, 300, 21328292, 0.507f},
+               {"cifar100-densenet121", "multistep(149 epochs,224 epochs;0.1)", 100, 300, 7048548, 0.507f}};
     char path[600];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         OWNED_RECIPE r = {0};

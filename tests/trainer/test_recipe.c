@@ -270,7 +270,8 @@ TEST(recipes_of_translation_are_the_papers) {
         const translation_settings *t = translation_settings_of(&r);
         CHECK_STR(t->data.set, all[i].set);
         CHECK(m->model.layers == 6 && m->model.d == all[i].d && m->model.ffn == all[i].ffn);
-        CHECK(m->model.heads == all[i].heads && !m->model.pre_norm && m->model.share_all == all[i].joint);
+        CHECK(m->model.heads == all[i].heads && !m->model.pre_norm);
+        CHECK(!m->model.share_all && !m->model.tie_output);
         CHECK_CLOSE(m->model.dropout, all[i].dropout, 0);
         CHECK_CLOSE(m->model.smoothing, 0.1, 0);
         CHECK(t->data.joint == all[i].joint && t->data.max_tokens == all[i].tokens && t->decode.beam == all[i].beam);
@@ -292,6 +293,23 @@ TEST(recipes_of_translation_are_the_papers) {
     CHECK_INT(set(&r, "data.target_lang=fr"), 0);
     CHECK(check(&r));
     CHECK_HAS(adamod__last_message(), "data.target_lang is fr, expected en, which data.set multi30k-de-en has");
+}
+
+/* Adam is that of PyTorch and fairseq of 2019 in all of them. */
+TEST(adam_is_the_same_in_all_recipes_of_the_paper) {
+    static const char *const all[] = {
+        "cifar10-resnet34.yaml", "cifar10-densenet121.yaml", "cifar100-resnet34.yaml", "cifar100-densenet121.yaml",
+        "ptb-lstm.yaml",         "iwslt14-small.yaml",       "wmt14-base.yaml",        "wmt14-big.yaml"};
+    if (!recipe_file("demo.yaml")) SKIP("the recipes are not here; SOURCE_DIR says where");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        OWNED_RECIPE r = {0};
+        recipe_defaults(&r, tasks_all);
+        if (!CHECK_INT(recipe_load(&r, recipe_file(all[i])) || set(&r, "optimizer=adam") || check(&r), 0))
+            printf("%s\n", adamod__last_message());
+        const recipe_pair *flavour = recipe_find_pair(&r.optimizer.options, "flavour");
+        CHECK_STR(flavour ? flavour->value : "none", "published");
+        CHECK(!recipe_find_pair(&r.optimizer.options, "bound"));
+    }
 }
 
 /* ---- epochs ---- */
@@ -894,8 +912,9 @@ RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_s
           ENTRY(set_overrides_the_file), ENTRY(an_option_can_be_taken_away),
           ENTRY(another_rule_drops_what_it_does_not_have_and_says_so), ENTRY(a_recipe_becomes_an_optimizer),
           ENTRY(paths_are_made_absolute), ENTRY(the_repositorys_recipes_are_good),
-          ENTRY(recipes_of_translation_are_the_papers), ENTRY(how_long_to_train_is_said_once),
-          ENTRY(intervals_are_of_updates_or_epochs), ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
+          ENTRY(recipes_of_translation_are_the_papers), ENTRY(adam_is_the_same_in_all_recipes_of_the_paper),
+          ENTRY(how_long_to_train_is_said_once), ENTRY(intervals_are_of_updates_or_epochs),
+          ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
           ENTRY(a_schedule_may_count_both_epochs_and_updates), ENTRY(groups_have_options_of_their_own),
           ENTRY(wrong_groups_are_named), ENTRY(a_list_may_be_written_as_yaml_or_with_commas),
           ENTRY(numbers_may_be_written_as_a_yaml_list), ENTRY(a_written_recipe_reads_back_the_same),
