@@ -7,7 +7,7 @@
 
 typedef struct sheet sheet;
 
-/* An empty table. NULL: no memory. */
+/* An empty table. NULL: no memory. caption NULL or "": none. */
 sheet *sheet_create(int rows, int columns, const char *caption);
 void sheet_free(sheet *s); /* NULL is fine */
 
@@ -25,8 +25,8 @@ int sheet_markdown(const sheet *s, FILE *out);
 int sheet_latex(const sheet *s, FILE *out);
 int sheet_html(const sheet *s, FILE *out);
 
-/* Writes DIRECTORY/NAME.md and NAME.tex of the sheet, and NAME.csv of records: one row a number, for programs. Each file
- * replaces the old one only once it is whole. */
+/* Writes DIRECTORY/NAME.md and NAME.tex of the sheet, and NAME.csv of records: one row a number, for programs; of the sheet
+ * if records is NULL. Makes the directory. Each file replaces the old one only once it is whole. */
 int sheet_save(const sheet *s, const sheet *records, const char *directory, const char *name);
 
 #endif
