@@ -300,6 +300,7 @@ TEST(the_recipes_are_the_papers_and_the_demos) {
     if (!CHECK_INT(recipe_check(&r), 0)) puts(adamod__last_message());
     CHECK_STR(r.optimizer.schedules.at[0].value, "multistep(120 epochs;0.1)");
     CHECK_CLOSE(r.train.epochs, 200, 0);
+    CHECK_INT(r.train.test, TEST_BEST);
     lstm_settings standard;
     memset(&standard, 0, sizeof standard);
     key_defaults(&lstm_keys, &standard);

@@ -755,6 +755,8 @@ TEST(keys_must_fit_together) {
     CHECK_HAS(set_complaint("data.max_ratio=0.5"), "data.max_ratio is 0.5, expected 0 or at least 1");
     CHECK_HAS(set_complaint("data.max_tokens=175"), "data.max_tokens is 175: a sentence of data.max_length 175");
     CHECK_HAS(complaint("train: {average: 3, checkpoint_every: 0}"), "train.average is 3");
+    CHECK_STR(complaint("train: {test: averaged}"),
+              "demo.yaml:1: train.test is averaged, but train.average is 0: it says how many checkpoints");
     CHECK_STR(complaint("train: {patience: 3, evaluate_every: 0}"),
               "demo.yaml:1: train.patience is 3, but train.evaluate_every 0 evaluates at the end only");
 }

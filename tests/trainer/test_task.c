@@ -503,6 +503,32 @@ TEST(training_ends_when_nothing_gets_better) {
     CHECK(!whole.early);
 }
 
+/* With all remainders right after 15 updates, that model is the best of the 30. */
+TEST(the_recipe_chooses_the_model_that_is_tested) {
+    static const struct {
+        const char *test, *average, *patience, *tested;
+        int step;
+    } all[] = {{"auto", "0", "0", "last", 30},     {"best", "0", "0", "best", 15},
+               {"best", "2", "0", "best", 15},     {"last", "2", "4", "last", 30},
+               {"auto", "2", "4", "averaged", 30}, {"averaged", "2", "4", "averaged", 30}};
+    enter_scratch(true);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char test[32], average[32], patience[32], directory[32], model[64];
+        snprintf(test, sizeof test, "train.test=%s", all[i].test);
+        snprintf(average, sizeof average, "train.average=%s", all[i].average);
+        snprintf(patience, sizeof patience, "train.patience=%s", all[i].patience);
+        snprintf(directory, sizeof directory, "tested-%zu", i);
+        OWNED_RECIPE r = recipe_with((const char *[]){test, average, patience, NULL});
+        const train_result out = run_in(directory, &r, false);
+        CHECK_STR(out.tested, all[i].tested);
+        CHECK_INT(out.tested_step, all[i].step);
+        char *text = metrics_of(directory);
+        snprintf(model, sizeof model, ",\"model\":\"%s\",\"model_step\":%d", all[i].tested, all[i].step);
+        CHECK_HAS(text, model);
+        free(text);
+    }
+}
+
 /* A signal that comes while update 22 is being made, and what there is some updates later. */
 static atomic_int signalled;
 static checkpoint_meta saved;
@@ -537,6 +563,23 @@ TEST(a_resumed_run_has_the_patience_that_is_left) {
     const train_result once = run_in("patient-once", &r, false), resumed = run_in("patient-parts", &r, true);
     CHECK_INT(resumed.step, once.step);
     CHECK(resumed.early);
+}
+
+/* The best is of before the interruption. */
+TEST(a_resumed_run_tests_the_best_model_of_all_its_parts) {
+    enter_scratch(true);
+    OWNED_RECIPE r = recipe_with((const char *[]){"train.test=best", NULL});
+    const recipe part = with_signal(r); /* its lists are those of r */
+    const train_options o = {.directory = "best-parts", .stop = &signalled};
+    train_result stopped;
+    CHECK_INT(train_run(&part, &o, &stopped), 0);
+    CHECK_INT(stopped.step, 22);
+    signalled = 0;
+    const train_result once = run_in("best-once", &r, false), resumed = run_in("best-parts", &r, true);
+    char *text = metrics_of("best-parts");
+    check_best_was_tested(text, &resumed, 15);
+    free(text);
+    CHECK_CLOSE(resumed.final.value[0], once.final.value[0], 0);
 }
 
 TEST(a_checkpoint_is_saved_on_demand_and_training_goes_on) {
@@ -792,7 +835,8 @@ RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(other_data_are_refused_or_begun_anew), ENTRY(every_task_of_the_program_has_fingerprints_of_its_data),
           ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
           ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(training_ends_when_nothing_gets_better),
-          ENTRY(a_resumed_run_has_the_patience_that_is_left),
+          ENTRY(a_resumed_run_has_the_patience_that_is_left), ENTRY(the_recipe_chooses_the_model_that_is_tested),
+          ENTRY(a_resumed_run_tests_the_best_model_of_all_its_parts),
           ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
           ENTRY(biases_and_norms_decay_unless_the_recipe_says_not),
           ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test),

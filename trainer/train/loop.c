@@ -391,17 +391,22 @@ static int load_tested(trainer *t, tested *out, const char *name, int64_t step) 
     return agree(t, checkpoint_load(path, t->s.params, NULL, NULL));
 }
 
-static int average(trainer *t, tested *out) {
+static int average(trainer *t) {
     char path[1300];
     checkpoints_path(t->o->directory, "averaged", path, sizeof path);
-    if (agree(t, t->run ? write_average(t, path) : 0)) return -1;
-    int there = t->run && access(path, F_OK) == 0;
-    comm_most(t->o->comm, &there, 1);
-    if (!there) return 0; /* there were no checkpoints */
-    return load_tested(t, out, "averaged", t->at.step);
+    return agree(t, t->run ? write_average(t, path) : 0);
 }
 
-/* With train.patience the best model is tested; if its checkpoint was removed, the last. */
+/* Without checkpoints to average, the last is tested. */
+static int take_averaged(trainer *t, tested *out) {
+    char path[1300];
+    checkpoints_path(t->o->directory, "averaged", path, sizeof path);
+    int there = t->run && access(path, F_OK) == 0;
+    comm_most(t->o->comm, &there, 1);
+    return there ? load_tested(t, out, "averaged", t->at.step) : 0;
+}
+
+/* If its checkpoint was removed, the last is tested. */
 static int take_best(trainer *t, tested *out) {
     char path[1300];
     checkpoint_meta meta = {0};
@@ -414,10 +419,18 @@ static int take_best(trainer *t, tested *out) {
     return 0;
 }
 
+static recipe_tested tested_by(const recipe *r) {
+    if (r->train.test != TEST_AUTO) return r->train.test;
+    if (r->train.average > 0) return TEST_AVERAGED;
+    return r->train.patience > 0 ? TEST_BEST : TEST_LAST;
+}
+
 static int choose_tested(trainer *t, tested *out) {
     *out = (tested){"last", t->at.step, false};
-    if (t->s.recipe.train.average > 0) return average(t, out);
-    return t->s.recipe.train.patience > 0 ? take_best(t, out) : 0;
+    if (t->s.recipe.train.average > 0 && average(t)) return -1;
+    const recipe_tested which = tested_by(&t->s.recipe);
+    if (which == TEST_AVERAGED) return take_averaged(t, out);
+    return which == TEST_BEST ? take_best(t, out) : 0;
 }
 
 /* Writes the result of the evaluation at the end to the run's files. */

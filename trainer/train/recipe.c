@@ -49,6 +49,9 @@ static const key_spec loop_keys[] = {
     TEXT_KEY(recipe, train.best, "loss", LOOSE, "validation metric that selects the best checkpoint"),
     WHOLE_KEY(recipe, train.patience, "0", 0, KEY_MOST_INT, LOOSE,
               "stop after this many evaluations without a better train.best, and test the best model; 0: never"),
+    ENUM_KEY(
+        recipe, train.test, "auto", "auto last best averaged", LOOSE,
+        "model to test at the end; auto: the averaged with train.average, the best with train.patience, else the last"),
     WHOLE_KEY(recipe, train.log_every, "0", 0, KEY_MOST_INT, LOOSE,
               "updates between lines of metrics; 0: each of the first 2000, then every 10th"),
     REAL_KEY(recipe, train.progress_every, "60", 0, 1e9, false, LOOSE,
@@ -727,11 +730,14 @@ static int check_choices(const recipe *r) {
 static bool is_never(key_span every) { return every.updates == 0 && !(every.epochs > 0); }
 
 static int check_intervals(const recipe *r) {
-    const recipe_place average = place_of(r, "train.average"), patience = place_of(r, "train.patience");
+    const recipe_place average = place_of(r, "train.average"), patience = place_of(r, "train.patience"),
+                       test = place_of(r, "train.test");
     if (r->train.average > 0 && is_never(r->train.checkpoint_every))
         return recipe_fail(&average,
                            "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",
                            r->train.average);
+    if (r->train.test == TEST_AVERAGED && r->train.average == 0)
+        return recipe_fail(&test, "train.test is averaged, but train.average is 0: it says how many checkpoints");
     if (r->train.patience > 0 && is_never(r->train.evaluate_every))
         return recipe_fail(&patience, "train.patience is %d, but train.evaluate_every 0 evaluates at the end only",
                            r->train.patience);

@@ -49,6 +49,7 @@ typedef enum recipe_precision { PRECISION_AUTO, PRECISION_FULL, PRECISION_TF32, 
 typedef enum recipe_overlap { OVERLAP_AUTO, OVERLAP_ON, OVERLAP_OFF } recipe_overlap;
 typedef enum recipe_comm { SUM_BY_ANY, SUM_BY_MPI, SUM_BY_NCCL } recipe_comm;
 typedef enum recipe_nonfinite { STOP_TRAINING, SKIP_UPDATE } recipe_nonfinite;
+typedef enum recipe_tested { TEST_AUTO, TEST_LAST, TEST_BEST, TEST_AVERAGED } recipe_tested;
 
 typedef struct task task;
 typedef struct task_model task_model;
@@ -83,13 +84,14 @@ typedef struct recipe {
         key_span evaluate_every, checkpoint_every; /* 0: at the end only */
         char best[32];                             /* metric that selects the best checkpoint */
         int patience;                              /* evaluations without a better one until training stops; 0: never */
-        int log_every;               /* updates between lines of metrics; 0: 1 for the first 2000, then 10 */
-        double progress_every;       /* seconds between lines of progress if there is no terminal; 0: none */
-        int histogram_dense;         /* number of first updates with a histogram each, then ... */
-        int histogram_every;         /* ... updates between histograms; 0: no more */
-        int average;                 /* number of last checkpoints to average at the end; 0: none */
-        key_span keep_every;         /* time between checkpoints that are never deleted */
-        bool keep_states;            /* keep the optimizer's states in all checkpoints */
+        recipe_tested test;    /* model of the evaluation at the end; auto: averaged, with patience best, else last */
+        int log_every;         /* updates between lines of metrics; 0: 1 for the first 2000, then 10 */
+        double progress_every; /* seconds between lines of progress if there is no terminal; 0: none */
+        int histogram_dense;   /* number of first updates with a histogram each, then ... */
+        int histogram_every;   /* ... updates between histograms; 0: no more */
+        int average;           /* number of last checkpoints to average at the end; 0: none */
+        key_span keep_every;   /* time between checkpoints that are never deleted */
+        bool keep_states;      /* keep the optimizer's states in all checkpoints */
         char init_from[RECIPE_PATH]; /* run or safetensors file with the initial weights; "": none */
         char init_skip[256];         /* patterns of parameters that init_from does not set */
         recipe_nonfinite nonfinite;  /* what to do if a loss is not finite */

@@ -25,8 +25,8 @@
  *                          {"kind":"valid","step":100,"epoch":..,"time":..,"tokens":..,"loss":..,...}
  *                            (the task's metrics that were measured)
  *                          {"kind":"test","step":900,...}
- *                            (at the end, the whole test set, by the averaged model if there is one, with
- *                            train.patience by the best, else by the last: "model":"best","model_step":700)
+ *                            (at the end, the whole test set, by the model that train.test chooses:
+ *                            "model":"best","model_step":700)
  *                          {"kind":"final_valid","step":900,...}
  *                            (the validation set, if there is no test set; versions before 0.2 called this "test")
  *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
