@@ -128,11 +128,12 @@ TEST(what_only_records_is_no_difference) {
                                         "  checkpoint_every: 10\ngenerate:\n  samples: 3\n",
                                         1),
                           NULL};
-    /* an earlier version without train.epochs, which is off */
-    runs[1] = make_loss_run("r2",
-                            "train:\n  seed: 2\n  threads: 4\n  log_every: 0\n  histogram_every: 0\n  epochs: 0\n"
-                            "  checkpoint_every: 20\ngenerate:\n  samples: 5\n",
-                            2);
+    /* an earlier version without train.epochs and train.test, which are off */
+    runs[1] = make_loss_run(
+        "r2",
+        "train:\n  seed: 2\n  threads: 4\n  log_every: 0\n  histogram_every: 0\n  epochs: 0\n  test: auto\n"
+        "  checkpoint_every: 20\ngenerate:\n  samples: 5\n",
+        2);
     CHECK_STR(variants_of(runs, 2), "net:2");
     runs[0] = make_loss_run("r1", "train:\n  average: 5\n  checkpoint_every: 10\n", 1);
     runs[1] = make_loss_run("r2", "train:\n  average: 5\n  checkpoint_every: 20\n", 2);
@@ -357,13 +358,31 @@ TEST(training_loss_is_what_the_trainer_said) {
     free(text);
 }
 
+static const char finished_with_final[] = "{\"status\":\"finished\",\"step\":40,\"seconds\":40,"
+                                          "\"final_valid\":{\"kind\":\"final_valid\",\"bleu\":50}}";
+
+TEST(scores_of_the_best_model_are_called_that) {
+    static const struct {
+        const char *recipe;
+        bool best, averaged;
+    } all[] = {{"train:\n  test: best\n  average: 10\n", true, false},
+               {"train:\n  test: auto\n  average: 0\n  patience: 3\n", true, false},
+               {"train:\n  test: auto\n  average: 10\n  patience: 3\n", false, true},
+               {"train:\n  test: last\n  average: 10\n  patience: 3\n", false, false}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *run = make_loss_run("best", all[i].recipe, 1);
+        put(run, "result.json", finished_with_final);
+        char *text = plain_page_of(&run, 1, "best.html");
+        CHECK_INT(strstr(text, "that was best on the validation data") != NULL, all[i].best);
+        CHECK_INT(strstr(text, "of the average of the last checkpoints") != NULL, all[i].averaged);
+        free(text);
+    }
+}
+
 TEST(scores_of_an_averaged_model_are_called_that) {
     for (int average = 0; average < 3; average++) {
         const char *run = make_loss_run("average", average ? "train:\n  average: 10\n" : "train:\n  average: 0\n", 1);
-        if (average < 2)
-            put(run, "result.json",
-                "{\"status\":\"finished\",\"step\":40,\"seconds\":40,"
-                "\"final_valid\":{\"kind\":\"final_valid\",\"bleu\":50}}");
+        if (average < 2) put(run, "result.json", finished_with_final);
         char *text = plain_page_of(&run, 1, "average.html");
         CHECK_INT(strstr(text, "of the average of the last checkpoints") != NULL, average == 1);
         free(text);
@@ -621,10 +640,10 @@ RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_eno
           ENTRY(what_diverged_is_not_the_best), ENTRY(others_are_those_besides_the_best),
           ENTRY(many_that_failed_are_one_sentence), ENTRY(what_fell_or_rose_has_moved),
           ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
-          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(scores_of_an_averaged_model_are_called_that),
-          ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
-          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(a_bound_is_adamods_where_it_is),
-          ENTRY(thin_lines_are_what_was_recorded), ENTRY(validation_on_the_test_data_is_called_that),
-          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
-          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(losses_of_some_samples_are_called_that),
-          ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(scores_of_the_best_model_are_called_that),
+          ENTRY(scores_of_an_averaged_model_are_called_that), ENTRY(a_score_says_which_of_its_name_it_is),
+          ENTRY(elements_without_a_gradient_have_no_large_learning_rate), ENTRY(captions_claim_nothing_of_the_paper),
+          ENTRY(a_bound_is_adamods_where_it_is), ENTRY(thin_lines_are_what_was_recorded),
+          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
+          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
+          ENTRY(losses_of_some_samples_are_called_that), ENTRY(the_subtitle_is_the_tasks))

@@ -54,7 +54,8 @@ static bool only_records(const report_run *r, const char *key) {
 /* Whether a key is off, or missing because it is newer. Options of an optimizer have defaults, so they count. */
 static bool is_off(const char *key, const char *value) {
     if (!value) return true;
-    return !begins(key, "optimizer.") && (!*value || strcmp(value, "0") == 0 || strcmp(value, "false") == 0);
+    if (begins(key, "optimizer.")) return false;
+    return !*value || strcmp(value, "0") == 0 || strcmp(value, "false") == 0 || strcmp(value, "auto") == 0;
 }
 
 /* The fingerprint of the data that a key names, in any split; NULL: unknown. */

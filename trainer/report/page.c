@@ -371,13 +371,26 @@ void page_limit(FILE *out, const report *r, const char *of) {
     html(out, "%s the first %s validation %s at most. ", of, limit_of(r), r->run[0].samples);
 }
 
-/* Whether results are of averaged checkpoints; the validation loss is not (see evaluated in variants.c). */
-static bool has_averaged(const report *r) {
+/* Whether a key of the recipe is given, other than as 0. */
+static bool is_set(const report_run *run, const char *key) {
+    const char *value = report_pairs_find(&run->recipe, key);
+    return value && strcmp(value, "0") != 0;
+}
+
+/* The model of the evaluation at the end, as train.test has it. */
+static const char *tested_model(const report_run *run) {
+    const char *test = report_pairs_find(&run->recipe, "train.test");
+    if (test && strcmp(test, "auto") != 0) return test;
+    if (is_set(run, "train.average")) return "averaged";
+    return is_set(run, "train.patience") ? "best" : "last";
+}
+
+/* Whether a run's results are of such a model; the validation loss is not (see evaluated in variants.c). */
+static bool has_tested(const report *r, const char *model) {
     for (int i = 0; i < r->n; i++) {
         const report_run *run = &r->run[i];
-        const char *average = report_pairs_find(&run->recipe, "train.average");
-        if (average && strcmp(average, "0") != 0 && (run->final_valid.weight > 0 || run->final_test.weight > 0))
-            return true;
+        const bool ended = run->final_valid.weight > 0 || run->final_test.weight > 0;
+        if (ended && strcmp(tested_model(run), model) == 0) return true;
     }
     return false;
 }
@@ -395,7 +408,12 @@ static void write_legend(FILE *out, const report *r) {
         fputs(
             "What is of the validation data is that of the end, or of the last evaluation where a run has not ended. ",
             out);
-    if (has_averaged(r))
+    if (has_tested(r, "best"))
+        fputs(
+            "Where the best model is tested (<code>train.test</code>, <code>train.patience</code>), the scores of the end "
+            "are those of the update that was best on the validation data, the validation loss is that of the last. ",
+            out);
+    if (has_tested(r, "averaged"))
         fputs(
             "With <code>train.average</code> the scores of the end are those of the average of the last checkpoints, the "
             "validation loss is that of the last update. ",
