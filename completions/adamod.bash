@@ -52,7 +52,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         *' --init-from') mapfile -t COMPREPLY < <(compgen -f -- "$4") ;;
         *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
-        'compare --variant' | 'compare --seeds' | 'compare --jobs' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
+        'compare --variant' | 'compare --seeds' | 'compare --jobs' | 'compare --minutes' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
         'generate --prompt' | 'generate --tokens' | 'generate --temperature' | 'generate --top-k' | 'generate --top-p' | 'generate --seed') ;;
         'bench decode --threads' | 'bench decode --sentences' | 'bench decode --batch' | 'bench decode --rounds' | 'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
         'data '*' --mirrors')
@@ -143,7 +143,7 @@ _adamod() {
     case $command in
         info) words='--json --help' ;;
         train) words='--set --out --device --init-from --resume --resume-from --reset --dry-run --keys --help' ;;
-        compare) words='--vary --variant --seeds --set --out --device --jobs --resume --no-report --help' ;;
+        compare) words='--vary --variant --seeds --set --out --device --jobs --minutes --dry-run --resume --no-report --help' ;;
         report) words='--out --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;

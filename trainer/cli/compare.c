@@ -1,41 +1,32 @@
 /* adamod compare: variants of a recipe one after another or at the same time, ending in one report. */
-#include "support/directory.h"
 #include "core/error.h"
-#include "support/text.h"
-#include "train/run.h"
 #include "tasks/tasks.h"
-#include "cli/compare_view.h"
-#include "cli/jobs.h"
+#include "cli/make_runs.h"
 #include "cli/run_recipe.h"
-#include "train/progress.h"
+#include "train/run.h"
 
-#include <ctype.h>
-#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
-    MAX_RUNS = 256,
+    MAX_RUNS = 10000,
+    MAX_JOBS = 256,
     MAX_LISTS = 8,
-    MAX_VARIANTS = 64,
     VALUE = RECIPE_PATH + 1 /* a value too long for a recipe is refused, not cut */
 };
 
 typedef struct comparison {
-    const char *recipe, *out;
+    cli_operands recipes;
+    const char *out;
     cli_changes vary, variants;
     int64_t seeds, jobs;
-    bool resume, no_report;
+    double minutes;
+    bool resume, no_report, dry_run;
     cli_changes changes;
-    recipe base;
-    char *directory[MAX_RUNS], *label[MAX_RUNS]; /* of each run */
-    int n;
-    char noted[1024];           /* list of the rules whose dropped options were named */
-    const char *made[MAX_RUNS]; /* the directories of those that did not fail */
-    int n_made;
-    scoreboard *board;
+    char noted[1024]; /* list of the rules whose dropped options were named */
+    run_list runs;
 } comparison;
 
 static const cli_flag flags[] = {
@@ -47,7 +38,9 @@ static const cli_flag flags[] = {
                NULL),
     CLI_TEXT("out", "DIR", "where the run directories go (runs/NAME-compare)", comparison, out),
     RECIPE_DEVICE_FLAG(comparison, changes),
-    CLI_WHOLE("jobs", "N", "number of runs at the same time, which share the cores (1)", comparison, jobs, 1, MAX_RUNS),
+    CLI_WHOLE("jobs", "N", "number of runs at the same time, which share the cores (1)", comparison, jobs, 1, MAX_JOBS),
+    MAKE_RUNS_MINUTES(comparison, minutes),
+    CLI_SWITCH("dry-run", "only say what there is to do: runs, time, disk", comparison, dry_run),
     CLI_SWITCH("resume", "continue an interrupted comparison", comparison, resume),
     CLI_SWITCH("no-report", "write no report", comparison, no_report),
     CLI_HELP_FLAG,
@@ -56,12 +49,12 @@ static const cli_flag flags[] = {
 static const cli_syntax syntax = {
     .command = "compare",
     .help =
-        "usage: adamod compare RECIPE [--vary KEY=A,B,..]... [--variant 'NAME: KEY=VALUE ..']... [--seeds N] [--jobs N] [--out DIR]\n\n"
+        "usage: adamod compare RECIPE... [--vary KEY=A,B,..]... [--variant 'NAME: KEY=VALUE ..']... [--seeds N] [--jobs N] [--out DIR]\n\n"
         "Runs variants of a recipe and writes one report of them all, DIR/report.html.\n"
         "--vary optimizer=adamod,adam,sgd is short for optimizer.rule; options the rule does not have are dropped.\n\n",
     .flags = flags,
-    .takes = CLI_ONE_OPERAND,
-    .operands = offsetof(comparison, recipe)};
+    .takes = CLI_OPERANDS,
+    .operands = offsetof(comparison, recipes)};
 
 /* ---- variants ---- */
 
@@ -140,33 +133,7 @@ static int apply_combination(const comparison *c, int index, recipe *r, char *na
     return 0;
 }
 
-/* Makes a directory's name of letters, digits and dashes. */
-static void slug(const char *name, char *out, size_t size) {
-    size_t n = 0;
-    for (; *name && n + 1 < size; name++) {
-        if (isalnum((unsigned char)*name) || *name == '.') out[n++] = (char)tolower((unsigned char)*name);
-        else if (n > 0 && out[n - 1] != '-') out[n++] = '-';
-    }
-    while (n > 0 && out[n - 1] == '-') n--;
-    out[n] = '\0';
-}
-
-static int make_directory(const char *path) {
-    const int error = directory_make(path, NULL);
-    if (error) return cli_fail("compare", "%s: cannot make this directory: %s", path, strerror(error));
-    if (access(path, W_OK) == 0) return 0;
-    return cli_fail("compare", "%s: cannot write in this directory: %s", path, strerror(errno));
-}
-
-/* ---- runs ---- */
-
-/* A variant with a seed. */
-typedef struct variant_run {
-    recipe r;
-    char name[1024]; /* of the variant */
-    char directory[1100];
-    char label[128]; /* for people, with the seed where there are several */
-} variant_run;
+/* ---- the list of runs ---- */
 
 /* At least 1. Stops counting above MAX_RUNS. */
 static int combinations(const comparison *c) {
@@ -180,36 +147,24 @@ static int combinations(const comparison *c) {
 
 static int seeds(const comparison *c) { return c->seeds > 0 ? (int)c->seeds : 1; }
 
-static int runs(const comparison *c) { return (c->variants.n > 0 ? c->variants.n : 1) * combinations(c) * seeds(c); }
-
-static void name_run(const comparison *c, int seed, variant_run *v) {
-    char base[96];
-    slug(v->name, base, sizeof base);
-    snprintf(v->directory, sizeof v->directory, "%s/%s", c->out, base);
-    snprintf(v->label, sizeof v->label, "%.80s", v->name);
-    if (c->seeds <= 1) return;
-    snprintf(v->directory, sizeof v->directory, "%s/%s-seed-%d", c->out, base, seed);
-    snprintf(v->label, sizeof v->label, "%.80s, seed %d", v->name, seed);
+static int64_t runs_of_recipe(const comparison *c) {
+    return (int64_t)(c->variants.n > 0 ? c->variants.n : 1) * combinations(c) * seeds(c);
 }
 
-/* Fills in run `index`. Returns the exit status. */
-static int find_run(const comparison *c, int index, variant_run *v) {
+/* Makes the recipe of a run; name: of its variant. */
+static int derive(const comparison *c, const recipe *base, int index, recipe *out, char *name, size_t size) {
     const int seed = 1 + index % seeds(c), combination = index / seeds(c) % combinations(c);
     const int variant = index / seeds(c) / combinations(c);
     char text[200];
-    recipe_free(&v->r);
-    if (recipe_copy(&v->r, &c->base)) return cli_failed("compare");
-    *v->name = '\0';
-    int failed = c->variants.n && apply_variant(&v->r, c->variants.list[variant].value, v->name, sizeof v->name);
-    if (!failed) failed = apply_combination(c, combination, &v->r, v->name, sizeof v->name);
-    if (!failed && !*v->name) snprintf(v->name, sizeof v->name, "%s", c->base.name);
-    snprintf(text, sizeof text, "name=%.60s", v->name);
-    if (!failed) failed = recipe_set(&v->r, text);
+    *name = '\0';
+    if (recipe_copy(out, base)) return -1;
+    if (c->variants.n && apply_variant(out, c->variants.list[variant].value, name, size)) return -1;
+    if (apply_combination(c, combination, out, name, size)) return -1;
+    if (!*name) snprintf(name, size, "%s", base->name);
+    snprintf(text, sizeof text, "name=%.60s", name);
+    if (recipe_set(out, text)) return -1;
     snprintf(text, sizeof text, "train.seed=%d", seed);
-    if (!failed && c->seeds > 0) failed = recipe_set(&v->r, text);
-    if (failed) return cli_refused("compare");
-    name_run(c, seed, v);
-    return 0;
+    return c->seeds > 0 ? recipe_set(out, text) : 0;
 }
 
 /* Notes it once for each rule. */
@@ -221,170 +176,121 @@ static void note_dropped(comparison *c, const recipe *r) {
     snprintf(c->noted + used, sizeof c->noted - used, "%s%s", used ? "," : "", r->optimizer.rule);
 }
 
-/* Checks a run before any is made, so that mistakes are not found after hours. */
-static int check_run(comparison *c, const variant_run *v) {
-    char path[1200];
-    snprintf(path, sizeof path, "%s/recipe.yaml", v->directory);
-    if (recipe_check(&v->r)) return cli_usage("compare", "%s: %s", v->name, adamod__last_message());
-    note_dropped(c, &v->r);
-    if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
-    for (int i = 0; i < c->n; i++) {
-        if (strcmp(c->directory[i], v->directory) == 0)
-            return cli_usage("compare", "%s: another variant is in %s too; give it another name", v->name,
-                             v->directory);
+/* DIR/VARIANT[-seed-N], with several recipes DIR/RECIPE/VARIANT[-seed-N]. */
+static int add_run(comparison *c, recipe *r, const char *group, const char *name) {
+    char slug[96], folder[200] = "", directory[1400], seed[32] = "", label[512];
+    run_list_slug(name, slug, sizeof slug);
+    if (*group) snprintf(folder, sizeof folder, "%.180s/", group);
+    if (c->seeds > 1) snprintf(seed, sizeof seed, "-seed-%llu", (unsigned long long)r->train.seed);
+    snprintf(directory, sizeof directory, "%.1000s/%s%s%s", c->out, folder, slug, seed);
+    if (c->seeds > 1) snprintf(seed, sizeof seed, ", seed %llu", (unsigned long long)r->train.seed);
+    snprintf(label, sizeof label, "%.180s%s%.80s%s", group, *group ? ": " : "", name, seed);
+    if (run_list_add(&c->runs, r, directory, group, name, NAN)) return -1;
+    return run_list_label(&c->runs, label);
+}
+
+/* group: the recipe's name among several, or "". */
+static int add_runs(comparison *c, const recipe *base, const char *group) {
+    char name[1024];
+    int failed = 0;
+    if (c->runs.n + runs_of_recipe(c) > MAX_RUNS) return adamod__refuse("more than %d runs", MAX_RUNS);
+    for (int i = 0; !failed && i < runs_of_recipe(c); i++) {
+        recipe r = {0};
+        failed = derive(c, base, i, &r, name, sizeof name);
+        if (!failed) note_dropped(c, &r);
+        if (!failed) failed = add_run(c, &r, group, name);
+        recipe_free(&r);
     }
-    if (!c->resume && access(path, F_OK) == 0 && !run_is_unbegun(v->directory, &v->r))
-        return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it",
-                        v->directory);
-    if (!(c->directory[c->n] = strdup(v->directory)) || !(c->label[c->n] = strdup(v->label)))
-        return cli_fail("compare", "out of memory");
-    c->n++;
+    return failed;
+}
+
+static int load(const comparison *c, int index, recipe *out) {
+    if (recipe_defaults(out, tasks_all)) return -1;
+    return recipe_load(out, c->recipes.list[index]) ? -1 : recipe_change(out, &c->changes);
+}
+
+static int refuse_existing(const run_list *p) {
+    for (int i = 0; i < p->n; i++) {
+        char path[1500];
+        const char *directory = p->at[i].directory;
+        snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+        if (access(path, F_OK) == 0 && !run_is_unbegun(directory, &p->at[i].r))
+            return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it",
+                            directory);
+    }
     return 0;
 }
 
-static int check_all(comparison *c) {
-    static variant_run v;
-    int status = 0;
-    for (int i = 0; !status && i < runs(c); i++) {
-        status = find_run(c, i, &v);
-        if (!status) status = check_run(c, &v);
+/* Lists and checks all runs before any is made, so that mistakes are not found after hours. */
+static int list_runs(comparison *c) {
+    static char standard[160];
+    int failed = 0;
+    for (int i = 0; !failed && i < c->recipes.n; i++) {
+        recipe base = {0};
+        char group[96] = "";
+        failed = load(c, i, &base);
+        snprintf(standard, sizeof standard, "runs/%s-compare", base.name);
+        if (!failed && !c->out) c->out = standard;
+        if (c->recipes.n > 1) run_list_slug(base.name, group, sizeof group);
+        if (!failed) failed = add_runs(c, &base, group);
+        recipe_free(&base);
     }
-    return status;
-}
-
-static bool is_over(const comparison *c, int index) { return c->resume && run_is_over(c->directory[index]); }
-
-/* Makes a run. Returns the exit status: 0 for a run that diverged, which is a result too. */
-static int make_run(const comparison *c, int index, int at_once) {
-    static variant_run v;
-    struct stat exists;
-    train_result result = {0};
-    int status = find_run(c, index, &v);
-    if (status) return status;
-    const train_options how = {.directory = v.directory,
-                               .resume = c->resume && stat(v.directory, &exists) == 0,
-                               .at_once = at_once,
-                               .board = c->board,
-                               .place = index};
-    scoreboard_begin(c->board, index);
-    status = run_recipe("compare", &v.r, &how, v.label, &result);
-    scoreboard_end(c->board, index);
-    return result.status == TRAIN_DIVERGED ? 0 : status;
-}
-
-/* ---- several at the same time ---- */
-
-typedef struct work {
-    const comparison *c;
-    int run[MAX_RUNS]; /* their numbers */
-    int n, at_once;
-} work;
-
-static int make_job(void *context, int job) {
-    const work *w = context;
-    if (job > 0) run_recipe_noted();
-    return make_run(w->c, w->run[job], w->at_once);
-}
-
-/* A run that was killed has not said that it is over. */
-static void end_job(void *context, int job) {
-    const work *w = context;
-    scoreboard_end(w->c->board, w->run[job]);
-}
-
-static void show_jobs(void *context) {
-    const work *w = context;
-    compare_view_draw(w->c->board, w->c->label);
-}
-
-static int make_side_by_side(const comparison *c, int *status) {
-    const bool terminal = isatty(STDERR_FILENO);
-    work w = {.c = c};
-    int statuses[MAX_RUNS];
-    for (int i = 0; i < c->n; i++) {
-        status[i] = 0;
-        if (!is_over(c, i)) w.run[w.n++] = i;
-    }
-    w.at_once = w.n < c->jobs ? w.n : (int)c->jobs;
-    const jobs j = {w.n, w.at_once, make_job, &w, end_job, terminal ? show_jobs : NULL};
-    const int stopped = jobs_run(&j, statuses);
-    if (terminal) progress_clear();
-    for (int i = 0; i < w.n; i++) status[w.run[i]] = statuses[i];
-    return stopped;
+    if (failed) return cli_refused("compare");
+    const int status = c->resume || c->dry_run ? 0 : refuse_existing(&c->runs);
+    return status ? status : run_list_look(&c->runs) ? cli_failed("compare") : 0;
 }
 
 /* ---- all ---- */
 
-static int make_one_by_one(const comparison *c, int *status) {
-    for (int i = 0; i < c->n; i++) {
-        status[i] = is_over(c, i) ? 0 : make_run(c, i, 0);
-        if (status[i] > 128) return status[i]; /* the user wants to stop */
+/* Reports the runs of a group that are over, on a page in its directory. */
+static int report_group(const comparison *c, const char *group) {
+    const char **runs = calloc((size_t)c->runs.n, sizeof *runs);
+    char page[1400];
+    int n = 0;
+    if (!runs) return cli_fail("compare", "out of memory");
+    for (int i = 0; i < c->runs.n; i++) {
+        const run_entry *e = &c->runs.at[i];
+        if (e->state == RUN_IS_OVER && strcmp(e->group, group) == 0) runs[n++] = e->directory;
     }
-    return 0;
-}
-
-/* Comes first, since data may take long to read. */
-static void introduce(const comparison *c) {
-    int over = 0;
-    if (!isatty(STDERR_FILENO) && !(c->base.train.progress_every > 0)) return;
-    for (int i = 0; i < c->n; i++) over += is_over(c, i);
-    fprintf(stderr, "%d run%s", c->n, c->n > 1 ? "s" : "");
-    if (c->jobs > 1) fprintf(stderr, ", %lld at a time", (long long)c->jobs);
-    if (over) fprintf(stderr, ", of which %d %s over", over, over > 1 ? "are" : "is");
-    fprintf(stderr, "; in ");
-    text_print(stderr, c->out);
-    fprintf(stderr, "\n");
-}
-
-/* Makes all runs. Names those that failed, which the report leaves out. */
-static int make_all(comparison *c) {
-    int status[MAX_RUNS];
-    c->board = scoreboard_create(c->n, (int)c->jobs);
-    if (!c->board) return cli_fail("compare", "out of memory");
-    for (int i = 0; i < c->n; i++) {
-        if (is_over(c, i)) scoreboard_end(c->board, i);
-    }
-    introduce(c);
-    const int stopped = c->jobs > 1 ? make_side_by_side(c, status) : make_one_by_one(c, status);
-    for (int i = 0; !stopped && i < c->n; i++) {
-        if (status[i] > 128) (void)cli_fail("compare", "%s was killed by signal %d", c->label[i], status[i] - 128);
-        else if (status[i]) (void)cli_fail("compare", "%s failed", c->label[i]);
-        else c->made[c->n_made++] = c->directory[i];
-    }
-    return stopped;
+    snprintf(page, sizeof page, "%s/%s%sreport.html", c->out, group, *group ? "/" : "");
+    if (n) printf("\n");
+    const int status = n ? cli_write_report("compare", runs, n, c->no_report ? NULL : page) : 0;
+    free(runs);
+    return status;
 }
 
 static int report_all(const comparison *c) {
-    char page[1200];
-    printf("\n");
-    snprintf(page, sizeof page, "%s/report.html", c->out);
-    return cli_write_report("compare", c->made, c->n_made, c->no_report ? NULL : page);
+    int status = 0;
+    for (int i = 0; !status && i < c->runs.n; i++) {
+        if (i == 0 || strcmp(c->runs.at[i].group, c->runs.at[i - 1].group) != 0)
+            status = report_group(c, c->runs.at[i].group);
+    }
+    return status;
+}
+
+static int compare(comparison *c) {
+    int failed = 0, status = list_runs(c);
+    const make_options how = {.command = "compare",
+                              .out = c->out,
+                              .jobs = c->jobs,
+                              .minutes = c->minutes,
+                              .again = "the same command and --resume"};
+    if (!status && c->dry_run) return make_runs_print(&c->runs, &how), 0;
+    if (!status) status = make_runs(&c->runs, &how, &failed);
+    if (!status) status = report_all(c);
+    return !status && failed ? CLI_FAILURE : status;
 }
 
 int cli_compare(int argc, char **argv) {
-    static comparison c;
-    static char standard[160];
-    if (recipe_defaults(&c.base, tasks_all)) return cli_failed("compare");
+    comparison c = {0};
     int status = cli_parse(&syntax, argc, argv, &c);
     if (status >= 0) return status;
-    if (c.vary.n > MAX_LISTS) return cli_usage("compare", "more than %d --vary", MAX_LISTS);
-    if (c.variants.n > MAX_VARIANTS) return cli_usage("compare", "more than %d --variant", MAX_VARIANTS);
-    if (!c.recipe) return cli_usage("compare", "needs a recipe, say recipes/demo.yaml");
-    if (recipe_load(&c.base, c.recipe) || recipe_change(&c.base, &c.changes)) return cli_refused("compare");
-    snprintf(standard, sizeof standard, "runs/%s-compare", c.base.name);
-    if (!c.out) c.out = standard;
-    status = check_all(&c);
-    if (status == 0) status = make_directory(c.out);
-    if (status == 0) status = make_all(&c);
-    if (status == 0 && c.n_made > 0) status = report_all(&c);
-    if (status == 0 && c.n_made < c.n) status = CLI_FAILURE;
-    scoreboard_free(c.board);
+    if (c.vary.n > MAX_LISTS) status = cli_usage("compare", "more than %d --vary", MAX_LISTS);
+    else if (!c.recipes.n) status = cli_usage("compare", "needs a recipe, say recipes/demo.yaml");
+    else status = compare(&c);
+    run_list_free(&c.runs);
     free(c.changes.list);
     free(c.vary.list);
     free(c.variants.list);
-    for (int i = 0; i < c.n; i++) {
-        free(c.directory[i]);
-        free(c.label[i]);
-    }
     return status;
 }

@@ -4,6 +4,7 @@
 #include "cli/jobs.h"
 
 #include "core/thread.h"
+#include "support/clock.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -57,6 +58,8 @@ typedef struct crew {
     pid_t *pids;          /* of each job; 0: not running */
     int lifeline[2];      /* a pipe from this process to all of them */
     sigset_t set, before; /* signals to wait for; the mask before */
+    int running;          /* how many */
+    bool time_is_up;
 } crew;
 
 /* A job looks at signals only between evaluations and checkpoints, which may take minutes. */
@@ -111,41 +114,58 @@ static int reap(const crew *c, int *status) {
             if (c->pids[i] != pid) continue;
             c->pids[i] = 0;
             status[i] = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
-            if (c->j->ended) c->j->ended(c->j->context, i);
+            if (c->j->ended) c->j->ended(c->j->context, i, status[i]);
             n++;
         }
     }
     return n;
 }
 
-/* The next signal; 0: none yet, time for a look. */
-static int wait_for_signal(const crew *c) {
+/* The next signal; 0: none yet, time for a look. SIGTERM to pass on once the time is up. */
+static int wait_for_signal(crew *c) {
     static const struct timespec often = {.tv_nsec = 200000000};
     int number = 0;
-    if (!c->j->look) return sigwait(&c->set, &number) ? 0 : number;
+    if (c->j->until > 0 && !c->time_is_up && clock_seconds() >= c->j->until) {
+        c->time_is_up = true;
+        return SIGTERM;
+    }
+    if (!c->j->look && !(c->j->until > 0)) return sigwait(&c->set, &number) ? 0 : number;
     number = sigtimedwait(&c->set, NULL, &often);
     return number > 0 ? number : 0;
 }
 
-static int wait_for_all(const crew *c, int *status) {
+/* The next job that waits and fits; n: none. */
+static int find_job(const crew *c, const int *status) {
     const jobs *j = c->j;
-    int next = 0, running = 0, stop = 0;
-    for (;;) {
-        for (; !stop && running < j->at_once && next < j->n; next++) {
-            c->pids[next] = begin(c, next);
-            if (c->pids[next] > 0) {
-                running++;
-                continue;
-            }
-            c->pids[next] = 0;
-            status[next] = cli_fail("compare", "cannot start a process: %s", strerror(errno));
+    int i = 0;
+    while (i < j->n && (c->pids[i] || status[i] != JOBS_NOT_BEGUN || (j->fits && !j->fits(j->context, i)))) i++;
+    return i;
+}
+
+static void begin_jobs(crew *c, int *status) {
+    for (int next; c->running < c->j->at_once && (next = find_job(c, status)) < c->j->n;) {
+        c->pids[next] = begin(c, next);
+        if (c->pids[next] > 0) {
+            c->running++;
+            continue;
         }
-        if (!running) return stop ? 128 + stop : 0;
+        c->pids[next] = 0;
+        status[next] = cli_fail(c->j->command, "cannot start a process: %s", strerror(errno));
+    }
+}
+
+static int wait_for_all(crew *c, int *status) {
+    const jobs *j = c->j;
+    int stop = 0;
+    for (;;) {
+        if (!stop && !c->time_is_up) begin_jobs(c, status);
+        if (!c->running) return stop ? 128 + stop : 0;
+        const bool had_time = !c->time_is_up;
         const int number = wait_for_signal(c);
-        if (number == SIGCHLD) running -= reap(c, status);
+        if (number == SIGCHLD) c->running -= reap(c, status);
         if (j->look) j->look(j->context);
         if (number == 0 || number == SIGCHLD) continue;
-        if (number != SIGUSR1) stop = number;
+        if (number != SIGUSR1 && had_time == !c->time_is_up) stop = number;
         for (int i = 0; i < j->n; i++) {
             if (c->pids[i] > 0) kill(c->pids[i], number);
         }
@@ -157,8 +177,8 @@ int jobs_run(const jobs *j, int *status) {
     int stopped;
     c.set = take_signals(&c.before);
     for (int i = 0; i < j->n; i++) status[i] = JOBS_NOT_BEGUN;
-    if (!c.pids) stopped = cli_fail("compare", "out of memory for the list of runs");
-    else if (pipe2(c.lifeline, O_CLOEXEC)) stopped = cli_fail("compare", "cannot make a pipe: %s", strerror(errno));
+    if (!c.pids) stopped = cli_fail(j->command, "out of memory for the list of runs");
+    else if (pipe2(c.lifeline, O_CLOEXEC)) stopped = cli_fail(j->command, "cannot make a pipe: %s", strerror(errno));
     else stopped = wait_for_all(&c, status);
     for (int i = 0; i < 2; i++) {
         if (c.lifeline[i] >= 0) close(c.lifeline[i]);

@@ -3,13 +3,18 @@
 #ifndef CLI_JOBS_H
 #define CLI_JOBS_H
 
+#include <stdbool.h>
+
 typedef struct jobs {
+    const char *command;                /* for messages */
     int n;                              /* jobs 0 to n - 1 begin in this order */
     int at_once;                        /* at most */
+    double until;                       /* clock_seconds at which jobs get SIGTERM and no other begins; 0: never */
     int (*run)(void *context, int job); /* in the new process; returns its exit status */
     void *context;
     /* In this process; each may be NULL: */
-    void (*ended)(void *context, int job);
+    bool (*fits)(void *context, int job); /* whether it may begin now; asked again whenever a job has ended */
+    void (*ended)(void *context, int job, int status);
     void (*look)(void *context); /* called repeatedly while jobs run */
 } jobs;
 
@@ -18,7 +23,7 @@ typedef struct jobs {
  * Passes signals to stop (also that of Ctrl-C, which a terminal sends only to this process) and SIGUSR1 on to all running
  * jobs, once each. After a signal to stop no other job begins. If this process is killed, the jobs are told to stop, and end
  * at most JOBS_GRACE seconds later.
- * Returns 0, or 128 + the signal to stop. Call it before starting threads. */
+ * Returns 0, or 128 + the signal to stop, or CLI_FAILURE. Call it before starting threads. */
 enum { JOBS_NOT_BEGUN = -1, JOBS_GRACE = 10 };
 int jobs_run(const jobs *j, int *status);
 

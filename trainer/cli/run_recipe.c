@@ -144,9 +144,9 @@ static int print_result(const char *command, const recipe *r, const train_option
     if (t->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, t->reason);
     if (t->status == TRAIN_FINISHED) return print_finished(name, r, t), 0;
     text_print(stdout, name);
-    printf(": interrupted after update %lld; continue with ", (long long)t->step);
-    if (o->label) printf("the same command and --resume\n");
-    else text_line(stdout, "adamod %s --resume --out %s", command, directory);
+    printf(": interrupted after update %lld", (long long)t->step);
+    if (o->label) printf("\n"); /* the command says how all of its runs go on */
+    else text_line(stdout, "; continue with adamod %s --resume --out %s", command, directory);
     return 128 + (stop_wanted ? stop_wanted : SIGTERM); /* another rank received it */
 }
 

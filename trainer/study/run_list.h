@@ -22,6 +22,7 @@ typedef struct run_entry {
     uint64_t seed;
     double seconds; /* its time as a guess from elsewhere; NAN: none */
     run_state state;
+    double spent; /* seconds of training so far, or of all of it once it finished; NAN: not known, or it diverged */
 } run_entry;
 
 typedef struct run_list {
@@ -30,14 +31,23 @@ typedef struct run_list {
 } run_list;
 
 /* Adds a run; takes the recipe, which is left empty. Fails if the recipe does not pass recipe_check, or if another run has
- * the directory. directory, group, variant: copied. */
+ * the directory. directory, group, variant: copied; group may be "". The label is "GROUP: VARIANT, seed N". */
 int run_list_add(run_list *p, recipe *r, const char *directory, const char *group, const char *variant, double seconds);
+/* Replaces the label of the run added last. */
+int run_list_label(run_list *p, const char *label);
 void run_list_free(run_list *p);
 
 /* Looks at every directory and sets the states. Fails, naming directory and key, if one has a run that the recipe here
  * cannot continue or a finished run of another recipe: "runs/x is a run of another recipe: optimizer.lr is 0.1, but was
  * 0.05". */
 int run_list_look(run_list *p);
+
+/* Seconds that are left of a run, by what others took that are over: runs of its variant, else of its group; else by the
+ * guess. NAN: not known. Call run_list_look before. */
+double run_list_expect(const run_list *p, int index);
+/* The same for all runs of a group, or (NULL) of all, one after another. *unknown: runs whose time is not known, which do
+ * not count. */
+double run_list_left(const run_list *p, const char *group, int *unknown);
 
 /* Makes the name of a directory of letters, digits, dots and dashes: "Adam, no warm-up" to "adam-no-warm-up". */
 void run_list_slug(const char *name, char *out, size_t size);

@@ -378,3 +378,13 @@ bool run_was_saved(const char *directory) {
     read_result(directory, text, sizeof text);
     return strstr(text, "\"finished\"") || strstr(text, "\"interrupted\"");
 }
+
+double run_seconds(const char *directory) {
+    static const char key[] = "\"seconds\":";
+    char text[256];
+    read_result(directory, text, sizeof text);
+    const char *at = strstr(text, "\"diverged\"") ? NULL : strstr(text, key);
+    char *end = NULL;
+    const double seconds = at ? strtod(at + sizeof key - 1, &end) : NAN;
+    return end && end > at + sizeof key - 1 ? seconds : NAN;
+}

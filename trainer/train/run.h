@@ -124,5 +124,7 @@ bool run_is_unbegun(const char *directory, const recipe *r);
 bool run_was_saved(const char *directory);
 /* Whether the run finished or diverged, so that there is nothing to resume. */
 bool run_is_over(const char *directory);
+/* The seconds of training in result.json. NAN: there is none, or the run diverged. */
+double run_seconds(const char *directory);
 
 #endif

@@ -13,7 +13,7 @@
 /* Each number is atomic by itself; they need not be of the same moment. */
 typedef struct place {
     _Atomic int state;
-    _Atomic double begun, ended, told, left, loss, valid;
+    _Atomic double begun, ended, told, left, loss, valid, expected;
     _Atomic int64_t step, steps;
 } place;
 
@@ -76,6 +76,8 @@ void scoreboard_end(scoreboard *b, int run) {
     p->state = SCOREBOARD_OVER;
 }
 
+void scoreboard_expect(scoreboard *b, int run, double seconds) { b->run[run].expected = seconds; }
+
 scoreboard_run scoreboard_look(const scoreboard *b, int run) {
     const place *p = &b->run[run];
     scoreboard_run now = {.state = (scoreboard_state)p->state,
@@ -89,8 +91,7 @@ scoreboard_run scoreboard_look(const scoreboard *b, int run) {
     return now;
 }
 
-/* Seconds of a whole run; negative: not known yet. */
-static double usual_length(const scoreboard *b) {
+double scoreboard_usual(const scoreboard *b) {
     double sum[2] = {0};
     int n[2] = {0};
     for (int i = 0; i < b->n; i++) {
@@ -110,20 +111,27 @@ static int first_free(const double *until, int n) {
     return first;
 }
 
+/* Seconds until a run is over, by the usual length; negative: not known yet. */
+static double left_of(const scoreboard *b, int run, double usual) {
+    const scoreboard_run r = scoreboard_look(b, run);
+    const double whole = b->run[run].expected > 0 ? b->run[run].expected : usual;
+    if (r.state == SCOREBOARD_RUNS && r.left >= 0) return r.left;
+    return whole < 0 || r.state == SCOREBOARD_WAITS ? whole : fmax(whole - (clock_seconds() - r.begun), 0);
+}
+
 double scoreboard_left(const scoreboard *b) {
-    const double usual = usual_length(b);
+    const double usual = scoreboard_usual(b);
     double *until = calloc((size_t)b->at_once, sizeof *until), last = 0;
-    if (!until || usual < 0) return free(until), -1;
-    for (int state = SCOREBOARD_RUNS; state >= SCOREBOARD_WAITS; state--) { /* running ones first */
-        for (int i = 0; i < b->n; i++) {
-            const scoreboard_run r = scoreboard_look(b, i);
-            if ((int)r.state != state) continue;
-            const bool runs = state == SCOREBOARD_RUNS;
-            const double unknown = runs ? fmax(usual - (clock_seconds() - r.begun), 0) : usual;
-            until[first_free(until, b->at_once)] += runs && r.left >= 0 ? r.left : unknown;
+    if (!until) return -1;
+    for (int state = SCOREBOARD_RUNS; last >= 0 && state >= SCOREBOARD_WAITS; state--) { /* running ones first */
+        for (int i = 0; last >= 0 && i < b->n; i++) {
+            if (b->run[i].state != state) continue;
+            const double left = left_of(b, i, usual);
+            if (left < 0) last = -1;
+            else until[first_free(until, b->at_once)] += left;
         }
     }
-    for (int i = 0; i < b->at_once; i++) last = fmax(last, until[i]);
+    for (int i = 0; last >= 0 && i < b->at_once; i++) last = fmax(last, until[i]);
     free(until);
     return last;
 }

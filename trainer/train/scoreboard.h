@@ -27,14 +27,18 @@ void scoreboard_begin(scoreboard *b, int run);
 void scoreboard_tell(scoreboard *b, int run, const scoreboard_run *now);
 void scoreboard_end(scoreboard *b, int run);
 
+/* Says how many seconds a waiting run will take. */
+void scoreboard_expect(scoreboard *b, int run, double seconds);
+
 /* Lock of the terminal. */
 void scoreboard_lock(scoreboard *b);
 void scoreboard_unlock(scoreboard *b);
 
 scoreboard_run scoreboard_look(const scoreboard *b, int run);
 
-/* Seconds until all runs are over; negative: not known yet. Waiting runs count as the mean of those that are over, or else
- * of those that run. */
+/* Mean seconds of a whole run, of those that are over, or else of those that run; negative: not known yet. */
+double scoreboard_usual(const scoreboard *b);
+/* Seconds until all runs are over; negative: not known yet. A waiting run counts as expected, or else as usual. */
 double scoreboard_left(const scoreboard *b);
 
 #endif

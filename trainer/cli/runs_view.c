@@ -1,4 +1,4 @@
-#include "cli/compare_view.h"
+#include "cli/runs_view.h"
 
 #include "train/progress.h"
 
@@ -23,7 +23,7 @@ static const char *describe_run(const scoreboard_run *r, detail d, char out[128]
     return out;
 }
 
-static void compose(const scoreboard *b, char *const *label, detail d, char out[WIDTH]) {
+static void compose(const scoreboard *b, const run_list *p, detail d, char out[WIDTH]) {
     const double left = scoreboard_left(b);
     int over = 0;
     char duration[32];
@@ -34,15 +34,15 @@ static void compose(const scoreboard *b, char *const *label, detail d, char out[
         const scoreboard_run r = scoreboard_look(b, i);
         char text[128];
         if (r.state != SCOREBOARD_RUNS) continue;
-        used += (size_t)snprintf(out + used, WIDTH - used, "  [%d] %.80s%s%s", i + 1, d <= SHORT ? label[i] : "",
+        used += (size_t)snprintf(out + used, WIDTH - used, "  [%d] %.80s%s%s", i + 1, d <= SHORT ? p->at[i].label : "",
                                  d <= SHORT ? ": " : "", describe_run(&r, d, text));
     }
 }
 
-void compare_view_draw(scoreboard *b, char *const *label) {
+void runs_view_draw(scoreboard *b, const run_list *p) {
     char line[WIDTH];
     for (int d = WHOLE; d < DETAILS; d++) {
-        compose(b, label, (detail)d, line);
+        compose(b, p, (detail)d, line);
         if (progress_width(line) <= progress_columns()) break;
     }
     scoreboard_lock(b);

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# adamod compare: several recipes, what there is to do before it is done, a limit of time, and two commands in one directory.
+# SPDX-License-Identifier: MIT
+# shellcheck source=tests/support/shell_checks.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
+"$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
+
+cat >tiny.yaml <<'END'
+name: tiny
+data: {task: numbers, train: 500, valid: 20, test: 20, sentences: 8}
+model: {layers: 1, d: 16, ffn: 16, heads: 2}
+optimizer: {rule: adamod, lr: 3e-3}
+train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, histogram_dense: 0, histogram_every: 0, threads: 1, progress_every: 0, backend: cpu}
+decode: {beam: 1, max_length: 10}
+END
+sed 's/^name: tiny/name: Small One/; s/layers: 1/layers: 2/' tiny.yaml >small.yaml
+compare() { "$ADAMOD" compare "$@"; }
+
+# ---- many runs, and what there is to do ----
+
+rates=$(seq -s, 1 207)
+compare tiny.yaml --out many --vary "optimizer.lr=$rates" --seeds 4 --dry-run >said 2>err || fail "a dry run: $(cat err)"
+grep -Eq '^ +828 +0 +0 +828 +not known +not known$' said || fail "828 runs are $(cat said)"
+grep -q 'are free in many' said || fail "no word about the disk: $(cat said)"
+[ ! -e many ] || fail "a dry run makes a directory"
+
+# ---- several recipes ----
+
+compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --no-report >said 2>err || fail "two recipes: $(cat err)"
+for run in tiny/adam-seed-1 tiny/sgd-seed-2 small-one/adam-seed-2 small-one/sgd-seed-1; do
+    grep -q finished both/$run/result.json || fail "no run both/$run"
+done
+grep -q '^small-one: sgd, seed 1: 6 updates' said || fail "a run is named otherwise: $(cat said)"
+refused 2 'another variant is in both/tiny/tiny too' "$ADAMOD" compare tiny.yaml tiny.yaml --out both
+rm -r both/tiny/sgd-seed-2
+compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --dry-run >said 2>err || fail "a dry run: $(cat err)"
+grep -Eq '^tiny +4 +3 +0 +1 +[0-9]+s +[0-9.]+ [kM]B$' said || fail "what there is to do of tiny: $(cat said)"
+grep -Eq '^small-one +4 +4 +0 +0 +0s +0 kB$' said || fail "what there is to do of small-one: $(cat said)"
+grep -Eq '^in all +8 +7 +0 +1 +' said || fail "what there is to do in all: $(cat said)"
+refused 1 'both/tiny/adam-seed-1 is a run of another recipe: train.steps is 8, but was 6' \
+    "$ADAMOD" compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --resume --set train.steps=8
+refused 1 'both/tiny/adam-seed-1 is a run of another recipe: ' \
+    "$ADAMOD" compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --resume --set model.d=8
+[ ! -e both/tiny/sgd-seed-2 ] || fail "a comparison that is refused makes a run"
+
+# ---- a limit of time ----
+
+status=0
+compare tiny.yaml --out short --vary optimizer=adam,sgd --no-report --set train.steps=1000000 --minutes 0.03 >said 2>err || status=$?
+[ $status -eq 0 ] || fail "a comparison whose time is up has status $status: $(cat err)"
+grep -q '^adamod: the time is up: 0 of 2 runs are over; the same command and --resume goes on$' err || fail "its end: $(cat err)"
+grep -q interrupted short/adam/result.json || fail "a run whose time is up has no result"
+[ ! -e short/sgd ] || fail "a run begins after the end"
+# One that took too long does not keep those that fit from their turn, which end first; then it goes on.
+compare tiny.yaml --out turns --no-report --seeds 1 --variant 'quick: train.seed=1' >/dev/null 2>err || fail "one run: $(cat err)"
+sed -i 's/"seconds":[^,}]*/"seconds":1000/' turns/quick/result.json
+compare tiny.yaml --out turns --no-report --seeds 1 --variant 'quick: train.seed=1' --variant 'slow: train.threads=1' --resume --minutes 1 >said 2>err ||
+    fail "a run that is expected to take long: $(cat err)"
+grep -q finished turns/slow/result.json || fail "a run that no limit fits is never made: $(cat err)"
+refused 2 "--minutes is '0', expected a number above 0" "$ADAMOD" compare tiny.yaml --minutes 0
+
+# ---- stopped, and two at once ----
+
+"$ADAMOD" compare tiny.yaml --out shared --vary optimizer=adam,sgd --no-report --set train.steps=1000000 >said 2>first.err &
+pid=$!
+soon has_lines 1 shared/adam/metrics.jsonl || fail "the first does not begin"
+refused 1 'shared is in use by another process' "$ADAMOD" compare tiny.yaml --out shared --vary train.seed=7,8 --no-report
+[ ! -e shared/seed-7 ] || fail "a comparison in a directory in use makes a run"
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+[ $status -eq 143 ] || fail "a stopped comparison has status $status"
+grep -q '^adamod: interrupted: 0 of 2 runs are over; the same command and --resume goes on$' first.err || fail "its end: $(cat first.err)"
+compare tiny.yaml --out shared --vary optimizer=adam,sgd --no-report --resume --jobs 2 >/dev/null 2>err || fail "it does not go on: $(cat err)"
+grep -q finished shared/adam/result.json && grep -q finished shared/sgd/result.json || fail "it did not end"
+
+finish
