@@ -26,7 +26,8 @@ void put(const char *run, const char *name, const char *text);
 
 /* A file's text, to be freed; "" if there is none. */
 char *contents(const char *path);
-long size_of(const char *path); /* -1: there is none */
+void check_file(const char *path, const char *part); /* that it has this part */
+long size_of(const char *path);                      /* -1: there is none */
 
 /* What is printed meanwhile, on one of the standard streams, goes to a file. */
 int divert(int fd, const char *path);
@@ -43,6 +44,12 @@ typedef struct made {
 
 /* Translation of numbers, as version 0.1 left it: without a task.json. AdaMod if the name says so, else Adam. */
 const char *make_run(made m);
+
+/* task.json of a classifier of pictures. */
+extern const char pictures[];
+
+/* Forty updates in two epochs, of which all is recorded: a learning rate that rises to 1000 times its first. */
+const char *make_curves(const char *directory, const char *name, const char *task);
 
 /* A directory with a recipe alone. */
 const char *bare(const char *name);

@@ -415,7 +415,7 @@ TEST(without_gnuplot_there_is_a_page_all_the_same) {
     CHECK_INT(size_of(below("plain-figures/loss-updates.svg")), -1);
     free(text);
     text = contents(below("notes.txt"));
-    CHECK_HAS(text, "no gnuplot");
+    CHECK_HAS(text, "There are no figures, because gnuplot was not found.");
     free(text);
 }
 

@@ -14,47 +14,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char pictures[] =
-    "{\"task\":\"images\",\"items\":\"images\",\"metrics\":[{\"name\":\"loss\",\"headline\":true},"
-    "{\"name\":\"accuracy\",\"about\":\"accuracy\",\"unit\":\"%\",\"scale\":100,\"better\":\"higher\",\"headline\":true}]}";
 static const char words[] =
     "{\"task\":\"words\",\"metrics\":[{\"name\":\"loss\",\"headline\":true},{\"name\":\"ppl\"}]}";
 
 static const char language[] = "{\"task\":\"language\",\"metrics\":[{\"name\":\"loss\"},{\"name\":\"perplexity\"}]}";
 
-/* Forty updates in two epochs, of which all is recorded: a learning rate that rises to 1000 times its first. */
-static const char *make_curves(const char *directory, const char *name, const char *task) {
-    const char *run = below("%s", directory);
-    char recipe[100];
-    snprintf(recipe, sizeof recipe, "name: %s\n", name);
-    put(run, "recipe.yaml", recipe);
-    put(run, "task.json", task);
-    FILE *file = create(run, "metrics.jsonl");
-    for (int i = 1; i <= 40; i++) {
-        fprintf(
-            file,
-            "{\"kind\":\"train\",\"step\":%d,\"epoch\":%g,\"time\":%g,\"loss\":3,\"nll\":2,\"lr\":%g,\"grad_norm\":5,"
-            "\"accuracy\":0.25}\n",
-            i, i / 20.0, i / 2.0, 1e-3 * pow(1000, i / 40.0));
-        if (i % 20) continue;
-        for (int k = 0; k < 2; k++)
-            fprintf(file,
-                    "{\"kind\":\"%s\",\"step\":%d,\"epoch\":%d,\"time\":%d,\"loss\":%d,\"nll\":1,\"accuracy\":0.5}\n",
-                    k ? "test" : "valid", i, i / 20, i / 2, 4 + k);
-    }
-    fclose(file);
-    put(run, "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":20}");
-    return run;
-}
-
 static bool has_script(const char *page, const char *name) {
     return size_of(below("%s-figures/%s.gp", page, name)) > 100;
-}
-
-static void check_file(const char *path, const char *part) {
-    char *text = contents(path);
-    CHECK_HAS(text, part);
-    free(text);
 }
 
 TEST(curves_are_drawn_against_updates_epochs_and_time) {

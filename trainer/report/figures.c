@@ -242,9 +242,7 @@ static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, 
         if (!d->on_page || d->svg) return;
         adamod__fail(ADAMOD_ERROR_FORMAT, "its drawing is not SVG as expected");
     }
-    const char *why = adamod__last_message();
-    if (!*f->why) report_note("%s/%s: gnuplot failed: %s", f->directory, script, why); /* others fail in the same way */
-    snprintf(f->why, sizeof f->why, "gnuplot could not draw %s: %s", script, why);
+    snprintf(f->why, sizeof f->why, "gnuplot could not draw %s: %s", script, adamod__last_message());
 }
 
 void report_figures_draw(report_figures *f, int variants) {
@@ -254,7 +252,6 @@ void report_figures_draw(report_figures *f, int variants) {
         snprintf(f->why, sizeof f->why,
                  "There are no figures, because gnuplot was not found. On Debian and Ubuntu it comes with: sudo apt "
                  "install gnuplot-nox");
-        report_note("no gnuplot, so no figures; sudo apt install gnuplot-nox");
         return;
     }
     for (int i = 0; i < f->n; i++) draw_one(f, &f->drawing[i], gnuplot, variants);
@@ -289,6 +286,7 @@ int report_draw(report_figures *out, const report *r, const char *page) {
     if (!status) status = report_draw_curves(out, r);
     if (!status) status = report_draw_ridges(out, r);
     if (!status) report_figures_draw(out, r->n_variants);
+    if (!status && *out->why) report_note("%s: %s", out->directory, out->why);
     if (status) report_figures_free(out);
     return status;
 }

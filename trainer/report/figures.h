@@ -89,7 +89,7 @@ int report_file_close(report_figures *f, report_file *file);
 
 /* Writes style.gp, which the scripts load. */
 int report_figures_style(report_figures *f);
-/* Lets gnuplot draw what was added. Sets f->why, with a note on standard error, if it cannot. variants: how many colours they use. */
+/* Lets gnuplot draw what was added. Sets f->why if it cannot. variants: how many colours they use. */
 void report_figures_draw(report_figures *f, int variants);
 
 /* Adds a drawing that NAME.gp will make; NULL: no memory. */

@@ -16,13 +16,14 @@ typedef struct drawing_line {
 typedef enum drawing_split { DRAWING_TRAIN, DRAWING_VALID, DRAWING_TEST } drawing_split;
 
 typedef struct drawing_panel {
-    const char *title;
+    const char *title; /* above it; of learning rates of several lines: "TITLE: LINE"; "": none */
     enum {
         DRAWING_CURVES, /* median over the seeds, with a band from the least to the most */
-        DRAWING_RATES /* histograms of log10 of the effective learning rates over the updates, a block for each line */
+        DRAWING_RATES   /* histograms of log10 of the effective learning rates of some updates, a place for each line;
+                           all of a drawing have the same axes */
     } kind;
     drawing_split split;
-    const char *metric; /* name in task.json, or "loss" */
+    const char *metric; /* name in task.json, "loss", or "perplexity" */
     bool epochs;        /* x axis in epochs, else in updates */
     double until;       /* end of the x axis; 0: of the data */
     const drawing_line *line;
@@ -30,7 +31,7 @@ typedef struct drawing_panel {
 } drawing_panel;
 
 typedef struct drawing {
-    const char *name;  /* "figure4" */
+    const char *name;  /* "figure4", of less than 40 characters */
     const char *label; /* what it shows, for screen readers */
     const drawing_panel *panel;
     int n_panels;
@@ -43,7 +44,9 @@ typedef struct drawing_result {
     char why[256]; /* why it is not drawn: no gnuplot, no data; "": it is */
 } drawing_result;
 
-/* Draws into a directory that exists. Without gnuplot writes data and script only, which is no failure. */
+/* Draws into a directory that exists; style.gp, which all drawings there share, is written too. A run whose validation data
+ * are the test data has its evaluations shown as DRAWING_TEST. Without gnuplot writes data and script only, which is no
+ * failure. */
 int drawing_make(const drawing *d, const char *directory, drawing_result *out);
 void drawing_free(drawing_result *r);
 
