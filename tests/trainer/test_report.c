@@ -408,7 +408,7 @@ TEST(a_run_that_is_given_twice_counts_once) {
 TEST(without_gnuplot_there_is_a_page_all_the_same) {
     char *text = plain_page_of(make_runs(), RUNS, "plain.html");
     CHECK_HAS(text, "sudo apt install gnuplot-nox");
-    CHECK_HAS(text, "<b>0.600</b><small>(0.600 ± 0.141)</small>");
+    CHECK_HAS(text, "<td>0.600<small>(0.600 ± 0.141)</small>");
     CHECK(!strstr(text, "<svg"));
     CHECK(size_of(below("plain-figures/loss.dat")) > 1000);
     CHECK(size_of(below("plain-figures/loss-updates.gp")) > 200);
@@ -604,7 +604,7 @@ TEST(each_task_has_a_table_of_its_own) {
     CHECK_HAS(text, "<h2 class=\"task\" id=\"task-1\">Task: numbers</h2>");
     CHECK_HAS(text, "<h2 class=\"task\" id=\"task-2\">Task: Pictures of clothes</h2>");
     CHECK_HAS(text, "<h2 class=\"task\" id=\"task-4\">Task: not known</h2>");
-    CHECK_HAS(text, "<b>new</b> has the highest test accuracy, 62.5&nbsp;%; ");
+    CHECK_HAS(text, "The highest test accuracy measured is that of <b>new</b>, 62.5&nbsp;%; ");
     CHECK(!strstr(text, "differ in task"));
     CHECK(size_of(below("mixed-figures/2-images/valid-accuracy.gp")) > 200);
     CHECK(size_of(below("mixed-figures/3-words/valid-accuracy.gp")) > 200);
@@ -660,11 +660,18 @@ TEST(the_best_is_marked_in_the_metrics_direction) {
     static const char task[] =
         "{\"metrics\":[{\"name\":\"up\",\"better\":\"higher\",\"headline\":true},{\"name\":\"down\",\"better\":"
         "\"lower\",\"headline\":true},{\"name\":\"none\",\"better\":\"neither\",\"headline\":true}]}";
-    const char *runs[] = {make_task_run("one", "one", task, "\"up\":11,\"down\":12,\"none\":13"), NULL};
+    const char *runs[] = {make_task_run("one", "one", task, "\"up\":11,\"down\":12,\"none\":13"), NULL, NULL, NULL};
     runs[1] = make_task_run("two", "two", task, "\"up\":21,\"down\":22,\"none\":23");
-    char *text = plain_page_of(runs, 2, "best.html");
-    CHECK_HAS(text, "<td>11.00</td><td><b>12.00</b></td><td>13.00</td>");
-    CHECK_HAS(text, "<td><b>21.00</b></td><td>22.00</td><td>23.00</td>");
+    runs[2] = make_task_run("one-again", "one", task, "\"up\":11.2,\"down\":12.2,\"none\":13.2");
+    runs[3] = make_task_run("two-again", "two", task, "\"up\":21.2,\"down\":22.2,\"none\":23.2");
+    char *text = plain_page_of(runs, 4, "best.html");
+    CHECK_HAS(text, "<td>11.10<small>(11.10 ± 0.14)</small></td><td><b>12.10</b><small>");
+    CHECK_HAS(text, "<td><b>21.10</b><small>(21.10 ± 0.14)</small></td><td>22.10<small>");
+    CHECK(!strstr(text, "<b>13.10</b>") && !strstr(text, "<b>23.10</b>"));
+    free(text);
+    text = plain_page_of(runs, 2, "one-each.html"); /* one run cannot tell */
+    CHECK(!strstr(text, "<td><b>"));
+    CHECK_HAS(text, "Nothing is bold: one run of each variant cannot tell a difference from chance. ");
     free(text);
 }
 

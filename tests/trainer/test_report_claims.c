@@ -9,11 +9,13 @@
 #include "check.h"
 #include "run_folders.h"
 #include "report/page.h"
+#include "report/ranking.h"
 #include "report/report.h"
 #include "core/error.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* A run of one name, with further lines of its recipe; training losses fall to one value. */
 static const char *make_loss_run(const char *directory, const char *recipe, double loss) {
@@ -29,6 +31,17 @@ static const char *make_loss_run(const char *directory, const char *recipe, doub
     snprintf(text, sizeof text, "{\"status\":\"finished\",\"step\":40,\"seconds\":40}");
     put(run, "result.json", text);
     return run;
+}
+
+/* Runs of three seeds around a loss. */
+enum { SEEDS = 3 };
+static void make_seeds(const char **out, const char *directory, const char *recipe, double loss) {
+    for (int i = 0; i < SEEDS; i++) {
+        char name[32], text[256];
+        snprintf(name, sizeof name, "%s-%d", directory, i + 1);
+        snprintf(text, sizeof text, "%strain:\n  seed: %d\n", recipe, i + 1);
+        out[i] = make_loss_run(name, text, loss + 0.01 * (i - 1));
+    }
 }
 
 static void put_data(const char *run, const char *train, const char *valid) {
@@ -154,8 +167,7 @@ TEST(data_count_by_content) {
     CHECK_STR(variants_of(runs, 2), "net (train data.source=0123):1|net (train data.source=4567):1");
     char *text = plain_page_of(runs, 2, "data.html");
     CHECK_HAS(text, "Training loss: not ranked, because the runs differ in training data. ");
-    CHECK_HAS(text, "<td><b>1.000</b></td><td>1.000</td>"); /* they have the same validation data */
-    CHECK_HAS(text, " has the lowest validation loss, 1.000; training loss");
+    CHECK_HAS(text, "The lowest validation loss measured is that of <b>net"); /* they have the same validation data */
     free(text);
     put_data(runs[1], "0123", "88");
     text = plain_page_of(runs, 2, "valid-data.html");
@@ -173,6 +185,12 @@ TEST(losses_that_measure_something_else_are_not_ranked) {
     CHECK_HAS(text, "Validation loss: not ranked, because the runs differ in label smoothing. ");
     CHECK(!strstr(text, "<td><b>") && !strstr(text, "lowest"));
     free(text);
+    const char *seeds[2 * SEEDS];
+    make_seeds(seeds, "s1", "model:\n  smoothing: 0\n", 1);
+    make_seeds(seeds + SEEDS, "s2", "model:\n  smoothing: 0.1\n", 2);
+    text = plain_page_of(seeds, 2 * SEEDS, "smoothing-seeds.html");
+    CHECK(!strstr(text, "<td><b>") && !strstr(text, "lowest") && !strstr(text, "Is it chance?"));
+    free(text);
     runs[0] = make_loss_run("s1", "data:\n  tokens: words\n", 1);
     runs[1] = make_loss_run("s2", "data:\n  tokens: characters\n", 2);
     text = plain_page_of(runs, 2, "tokens.html");
@@ -189,27 +207,123 @@ TEST(losses_that_measure_something_else_are_not_ranked) {
     runs[1] = make_loss_run("s2", "optimizer:\n  lr: 2\n", 2);
     put(runs[1], "target.vocab", "x\n");
     text = plain_page_of(runs, 2, "ranked.html"); /* as a check of the checks above */
-    CHECK_HAS(text, "<td><b>1.000</b></td>");
-    CHECK_HAS(text, "<b>net (lr=1)</b> has the lowest validation loss, 1.000; training loss&nbsp;1.000. ");
+    CHECK_HAS(text, "The lowest validation loss measured is that of <b>net (lr=1)</b>, 1.000; training "
+                    "loss&nbsp;1.000. There are too few runs to tell whether that is chance. ");
     free(text);
     runs[1] = make_loss_run("s2", "optimizer:\n  lr: 2\n", 1);
     text = plain_page_of(runs, 2, "tie.html"); /* none of two that are equal is the lowest */
     CHECK_HAS(text, "<b>net (lr=1)</b>: validation loss&nbsp;1.000, training loss&nbsp;1.000. ");
-    CHECK(!strstr(text, "has the lowest"));
+    CHECK(!strstr(text, "lowest"));
     CHECK(!strstr(text, "not ranked"));
     free(text);
 }
 
 TEST(what_diverged_is_not_the_best) {
-    const char *runs[] = {make_loss_run("q1", "optimizer:\n  lr: 1\n", 1), NULL, NULL};
-    runs[1] = make_loss_run("q2", "optimizer:\n  lr: 2\n", 2);
-    runs[2] = make_loss_run("q3", "optimizer:\n  lr: 3\n", 3);
-    put(runs[0], "result.json", "{\"status\":\"diverged\",\"step\":40,\"seconds\":40}");
-    char *text = plain_page_of(runs, 3, "diverged-best.html");
+    const char *runs[2 * SEEDS + 1];
+    make_seeds(runs, "q2", "optimizer:\n  lr: 2\n", 2);
+    make_seeds(runs + SEEDS, "q3", "optimizer:\n  lr: 3\n", 3);
+    runs[2 * SEEDS] = make_loss_run("q1", "optimizer:\n  lr: 1\n", 1);
+    put(runs[2 * SEEDS], "result.json", "{\"status\":\"diverged\",\"step\":40,\"seconds\":40}");
+    char *text = plain_page_of(runs, 2 * SEEDS + 1, "diverged-best.html");
     CHECK_HAS(text, "<td>1.000</td>");
-    CHECK_HAS(text, "<td><b>2.000</b></td>");
+    CHECK_HAS(text, "<td><b>2.000</b><small>");
     CHECK(!strstr(text, "<b>1.000</b>"));
     free(text);
+}
+
+/* ---- chance ---- */
+
+TEST(a_lead_within_the_spread_is_no_win) {
+    const char *runs[2 * SEEDS];
+    make_seeds(runs, "c1", "optimizer:\n  lr: 1\n", 1);
+    make_seeds(runs + SEEDS, "c2", "optimizer:\n  lr: 2\n", 1.005);
+    char *text = plain_page_of(runs, 2 * SEEDS, "chance.html");
+    CHECK_HAS(text, "The lowest validation loss measured is that of <b>net (lr=1)</b>, 1.000; training "
+                    "loss&nbsp;1.000. Its lead over <b>net (lr=2)</b> (p = 0.57) may be chance. ");
+    CHECK(!strstr(text, "<td><b>"));
+    CHECK_HAS(text, "<td>net (lr=1)</td><td>net (lr=2)</td><td>-0.005</td><td>p = 0.57</td><td>no</td>");
+    CHECK_HAS(text, "With 3 seeds each, two means count as different (p &lt; 0.05) only if they are at least 2.3");
+    free(text);
+    make_seeds(runs + SEEDS, "c2", "optimizer:\n  lr: 2\n", 2);
+    text = plain_page_of(runs, 2 * SEEDS, "win.html");
+    CHECK_HAS(text, "<td><b>1.000</b><small>(1.000 ± 0.010)</small></td>");
+    CHECK_HAS(text, "<b>net (lr=1)</b> has the lowest validation loss, 1.000; training loss&nbsp;1.000. That is more "
+                    "than chance explains (Welch’s test over seeds, p &lt; 0.001). ");
+    free(text);
+    runs[SEEDS] = make_loss_run("c3", "optimizer:\n  lr: 2\n", 2); /* a win needs seeds of both */
+    text = plain_page_of(runs, SEEDS + 1, "one-sided.html");
+    CHECK(!strstr(text, "<td><b>") && !strstr(text, "has the lowest"));
+    free(text);
+}
+
+/* What the terminal says of some runs, below the table. */
+static char *printed_of(const char *const *runs, int n) {
+    const int kept = divert(STDOUT_FILENO, below("printed.txt"));
+    CHECK_INT(report_print_table(runs, n, KNOWN), 0);
+    restore(STDOUT_FILENO, kept);
+    return contents(below("printed.txt"));
+}
+
+TEST(the_terminal_says_what_seeds_can_tell) {
+    const char *runs[3 * SEEDS];
+    make_seeds(runs, "t1", "optimizer:\n  lr: 1\n", 1);
+    make_seeds(runs + SEEDS, "t2", "optimizer:\n  lr: 2\n", 1.005);
+    make_seeds(runs + 2 * SEEDS, "t3", "optimizer:\n  lr: 3\n", 2);
+    char *text = printed_of(runs, 3 * SEEDS);
+    CHECK_HAS(text,
+              "\nvalidation loss: best is net (lr=1), by more than chance over net (lr=3) (p < 0.001), perhaps by "
+              "chance over net (lr=2) (p = 0.57)\nBy Welch's test over seeds. With 3 seeds each, ");
+    free(text);
+    runs[1] = runs[SEEDS];
+    text = printed_of(runs, 2);
+    CHECK_HAS(text, "\nOne seed each cannot tell a difference from chance.\n");
+    free(text);
+    text = printed_of(runs, 1);
+    CHECK(!strstr(text, "chance"));
+    free(text);
+}
+
+TEST(differences_of_percentages_are_points) {
+    char text[48];
+    ranking_difference(&(metric){.unit = "%", .decimals = 1}, 2.54, text, sizeof text);
+    CHECK_STR(text, "+2.5 points");
+    ranking_difference(&(metric){.unit = "", .decimals = 2}, -0.5, text, sizeof text);
+    CHECK_STR(text, "-0.50");
+}
+
+static void check_table(const char *name, const char *expected) {
+    char *text = contents(below("files-tables/%s", name));
+    CHECK_STR(text, expected);
+    free(text);
+}
+
+TEST(tables_are_files_too) {
+    const char *runs[2 * SEEDS];
+    make_seeds(runs, "f1", "optimizer:\n  lr: 1\n", 1);
+    make_seeds(runs + SEEDS, "f2", "optimizer:\n  lr: 2\n", 2);
+    char *text = plain_page_of(runs, 2 * SEEDS, "files.html");
+    CHECK_HAS(text, "This table as <a href=\"files-tables/results.csv\">CSV</a>, <a href=\"files-tables/results.md\">");
+    free(text);
+    text = contents(below("files-tables/results.csv"));
+    CHECK_HAS(text,
+              "variant,metric,split,unit,runs,median,mean,std,min,max,diverged\r\n"
+              "net (lr=1),loss,train,,3,1,1,0.01,0.99,1.01,0\r\nnet (lr=1),loss,validation,,3,1,1,0.01,0.99,1.01,0\r\n"
+              "net (lr=1),updates,,,3,40,40,0,40,40,0\r\nnet (lr=1),time,,s,3,40,40,0,40,40,0\r\n");
+    free(text);
+    text = contents(below("files-tables/results.md"));
+    CHECK_HAS(text, "| net (lr=1) | 3 | **1.000 (1.000 ± 0.010)** | ");
+    free(text);
+    text = contents(below("files-tables/results.tex"));
+    CHECK_HAS(text, "net (lr=1) & 3 & \\textbf{1.000 (1.000 $\\pm$ 0.010)} & ");
+    free(text);
+    text = contents(below("files-tables/tests.csv"));
+    CHECK_HAS(text, "metric,split,unit,best,other,best_runs,other_runs,difference,p\r\n"
+                    "loss,validation,,net (lr=1),net (lr=2),3,3,-1,2.66");
+    free(text);
+    check_table("settings.csv", "variant,key,value\r\nnet (lr=1),optimizer.lr,1\r\nnet (lr=1),train.seed,1 / 2 / 3\r\n"
+                                "net (lr=2),optimizer.lr,2\r\nnet (lr=2),train.seed,1 / 2 / 3\r\n");
+    check_table("settings.md", "The keys in which the recipes differ.\n\n| key | net (lr=1) | net (lr=2) |\n"
+                               "|---|---:|---:|\n| optimizer.lr | 1 | 2 |\n| train.seed | 1 / 2 / 3 | 1 / 2 / 3 |\n");
 }
 
 /* ---- what moved ---- */
@@ -260,9 +374,10 @@ static char *page_of_many(int n, double first, double step, const char *page) {
 
 TEST(others_are_those_besides_the_best) {
     char *text = page_of_many(8, 1, 0.125, "many.html");
-    CHECK_HAS(text,
-              "Eight variants, one run each, 40 updates. <b>net (lr=1)</b> has the lowest validation loss, 1.000; "
-              "training loss&nbsp;1.000. Seven others have validation loss from 1.125 to 1.875. ");
+    CHECK_HAS(
+        text,
+        "Eight variants, one run each, 40 updates. The lowest validation loss measured is that of <b>net (lr=1)</b>, "
+        "1.000; training loss&nbsp;1.000. There are too few runs to tell whether that is chance. Seven others have validation loss from 1.125 to 1.875. ");
     free(text);
     text = page_of_many(14, 1, 0, "many-equal.html");
     /* their settings are a row each */
@@ -516,7 +631,8 @@ TEST(thin_lines_are_what_was_recorded) {
 }
 
 TEST(validation_on_the_test_data_is_called_that) {
-    static const char says[] = "The validation data are the test data. ";
+    static const char says[] = "<b>Test</b>: the model on the test data during training, since no validation data were "
+                               "held out. ";
     const char *run = make_loss_run("twice", "", 1);
     put_data(run, "0a", "0b");
     CHECK(!caption_has(run, REPORT_VALIDATIONS, says));
@@ -524,6 +640,16 @@ TEST(validation_on_the_test_data_is_called_that) {
         "{\"parts\":[{\"split\":\"valid\",\"key\":\"data.valid_path\",\"file\":\"/x\",\"fingerprint\":\"0b\"},"
         "{\"split\":\"test\",\"key\":\"data.test_path\",\"file\":\"/x\",\"fingerprint\":\"0b\"}]}\n");
     CHECK(caption_has(run, REPORT_VALIDATIONS, says));
+    char *text = plain_page_of(&run, 1, "twice.html");
+    CHECK_HAS(text, "<th scope=\"col\">test loss</th>");
+    CHECK_HAS(text, "<b>net</b>: test loss&nbsp;1.000, ");
+    CHECK(!strstr(text, "validation loss"));
+    free(text);
+    const char *runs[] = {run, make_loss_run("once", "train:\n  seed: 2\n", 1)};
+    put_data(runs[1], "0a", "0c");
+    text = plain_page_of(runs, 2, "some.html"); /* of one run of two */
+    CHECK_HAS(text, "<th scope=\"col\">validation loss</th>");
+    free(text);
 }
 
 /* ---- times ---- */
@@ -637,7 +763,9 @@ RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_eno
           ENTRY(names_have_the_fewest_keys_that_tell_runs_apart), ENTRY(variants_never_share_a_name),
           ENTRY(weights_that_runs_begin_with_are_named), ENTRY(what_only_records_is_no_difference),
           ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
-          ENTRY(what_diverged_is_not_the_best), ENTRY(others_are_those_besides_the_best),
+          ENTRY(what_diverged_is_not_the_best), ENTRY(a_lead_within_the_spread_is_no_win),
+          ENTRY(the_terminal_says_what_seeds_can_tell), ENTRY(differences_of_percentages_are_points),
+          ENTRY(tables_are_files_too), ENTRY(others_are_those_besides_the_best),
           ENTRY(many_that_failed_are_one_sentence), ENTRY(what_fell_or_rose_has_moved),
           ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
           ENTRY(training_loss_is_what_the_trainer_said), ENTRY(scores_of_the_best_model_are_called_that),

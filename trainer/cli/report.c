@@ -44,11 +44,11 @@ static const cli_syntax syntax = {
     .command = COMMAND,
     .help =
         "usage: adamod report RUN... [-o FILE]\n\n"
-        "Prints a table of results and writes a self-contained page of tables and figures. Each figure is also\n"
-        "written as SVG and PDF, in a directory beside the page. A RUN is a run directory, or a directory of runs\n"
+        "Prints a table of results and writes a self-contained page of tables and figures. Beside the page, each figure\n"
+        "is also written as SVG and PDF, and each table as CSV, Markdown and LaTeX. A RUN is a run directory, or a directory of runs\n"
         "as 'adamod compare' makes it. Runs that differ only in their seed are one variant; its numbers are medians.\n"
         "Each task has its own tables and figures. The best number is marked only where all runs measured the same\n"
-        "thing. Unfinished runs can be reported too. Figures need gnuplot.\n\n",
+        "thing and seeds show that it is more than chance (Welch's test). Unfinished runs can be reported too. Figures need gnuplot.\n\n",
     .flags = flags,
     .operand = add_runs};
 
@@ -61,13 +61,16 @@ static int check(const arguments *a) {
 
 int cli_write_report(const char *command, const char *const *runs, int n, const char *page) {
     int known;
+    char tables[PATH_MAX];
     const metric *metrics = tasks_metrics(&known);
     if (report_print_table(runs, n, metrics, known)) return cli_failed(command);
     if (!page) return 0;
     fflush(stdout);
     if (report_write(runs, n, metrics, known, page)) return cli_failed(command);
+    (void)report_beside(page, "tables", tables);
     printf("\n");
     text_line(stdout, "The report is %s", page);
+    text_line(stdout, "Its tables as CSV, Markdown and LaTeX are in %s", tables);
     return 0;
 }
 

@@ -93,6 +93,46 @@ static void write_accuracies(FILE *out, const report *r, const tally *t) {
     fputs(c->n > MATRIX ? "</details>\n" : "", out);
 }
 
+/* The same as a sheet, in percent. */
+static sheet *accuracy_sheet(const report *r, const tally *t) {
+    const report_classes *c = t[0].like;
+    int columns = 1;
+    for (int v = 0; v < r->n_variants; v++) columns += t[v].runs > 0;
+    sheet *s = sheet_create(c->n + 1, columns, "Accuracy of each class, in percent.");
+    if (!s) return NULL;
+    sheet_put(s, 0, 0, "class");
+    for (int i = 0; i < c->n; i++) sheet_put(s, i + 1, 0, "%s", class_name(c, i));
+    for (int v = 0, k = 1; v < r->n_variants; v++) {
+        if (!t[v].runs) continue;
+        sheet_put(s, 0, k, "%s", r->variant[v].name);
+        for (int i = 0; i < c->n; i++) {
+            const double right = share(&t[v], i, i);
+            if (isnan(right)) sheet_put(s, i + 1, k, "–");
+            else sheet_put(s, i + 1, k, "%.1f", 100 * right);
+        }
+        k++;
+    }
+    return s;
+}
+
+static sheet *accuracy_records(const report *r, const tally *t) {
+    static const char *const heads[] = {"variant", "class", "runs", "samples", "right"};
+    const int n = t[0].like->n;
+    int rows = 0, row = 1;
+    for (int v = 0; v < r->n_variants; v++) rows += t[v].runs ? n : 0;
+    sheet *s = sheet_under(heads, 5, rows, NULL);
+    for (int i = 0; s && i < n * r->n_variants; i++) {
+        const tally *of = &t[i / n];
+        if (!of->runs) continue;
+        sheet_put(s, row, 0, "%s", r->variant[i / n].name);
+        sheet_put(s, row, 1, "%s", of->like->name[i % n]);
+        sheet_put(s, row, 2, "%d", of->runs);
+        sheet_put(s, row, 3, "%.0f", row_sum(of, i % n));
+        sheet_put(s, row++, 4, "%.0f", of->count[i % n * (n + 1)]);
+    }
+    return s;
+}
+
 /* ---- Confusion --------------------------------------------------------------------------------------------------- */
 
 /* A cell is darker for a larger share of its row. The square root makes rare mistakes visible. */
@@ -119,6 +159,43 @@ static void write_matrix(FILE *out, const tally *t) {
         fputs("</tr>\n", out);
     }
     fputs("</tbody>\n</table></div>\n", out);
+}
+
+static sheet *matrix_sheet(const report_variant *v, const tally *t) {
+    const report_classes *c = t->like;
+    char caption[300];
+    snprintf(caption, sizeof caption, "%.200s: true classes in rows, answers in columns.", v->name);
+    sheet *s = sheet_create(c->n + 1, c->n + 1, caption);
+    if (s) sheet_put(s, 0, 0, "true class");
+    for (int i = 0; s && i < c->n; i++) {
+        sheet_put(s, i + 1, 0, "%s", class_name(c, i));
+        sheet_put(s, 0, i + 1, "%s", class_name(c, i));
+        for (int k = 0; k < c->n; k++) {
+            if (t->count[i * c->n + k] > 0) sheet_put(s, i + 1, k + 1, "%.0f", t->count[i * c->n + k]);
+        }
+    }
+    return s;
+}
+
+/* A row for each pair of classes. */
+static sheet *matrix_records(const report_variant *v, const tally *t) {
+    static const char *const heads[] = {"variant", "class", "answer", "count"};
+    const int n = t->like->n;
+    sheet *s = sheet_under(heads, 4, n * n, NULL);
+    for (int i = 0; s && i < n * n; i++) {
+        sheet_put(s, 1 + i, 0, "%s", v->name);
+        sheet_put(s, 1 + i, 1, "%s", t->like->name[i / n]);
+        sheet_put(s, 1 + i, 2, "%s", t->like->name[i % n]);
+        sheet_put(s, 1 + i, 3, "%.0f", t->count[i]);
+    }
+    return s;
+}
+
+static void keep_matrix(FILE *out, const report *r, const tally *t, int variant, page_tables *to) {
+    const report_variant *v = &r->variant[variant];
+    char name[32];
+    snprintf(name, sizeof name, "confusion-%d", variant + 1);
+    page_keep(out, to, r, name, matrix_sheet(v, t), matrix_records(v, t));
 }
 
 /* Colours a pixel as a cell of the table on white. */
@@ -164,7 +241,7 @@ static void write_pairs(FILE *out, const tally *t) {
     fputs(".</p>\n", out);
 }
 
-static void write_confusion(FILE *out, const report *r, const tally *t, int variant) {
+static void write_confusion(FILE *out, const report *r, const tally *t, int variant, page_tables *to) {
     fputs("<p>", out);
     html_variant(out, r, variant);
     if (t->runs > 1) fprintf(out, ", sum of %d runs", t->runs);
@@ -172,6 +249,7 @@ static void write_confusion(FILE *out, const report *r, const tally *t, int vari
     if (t->like->n <= MATRIX) write_matrix(out, t);
     else if (t->like->n <= MAP) write_map(out, t);
     write_pairs(out, t);
+    if (t->like->n <= MATRIX) keep_matrix(out, r, t, variant, to);
 }
 
 static const char *split_word(const char *split) {
@@ -232,12 +310,13 @@ static void write_scope(FILE *out, const report *r, const tally *t) {
     fputs(left_out ? ".</p>\n" : "</p>\n", out);
 }
 
-static void write_section(FILE *out, const report *r, const tally *t) {
+static void write_section(FILE *out, const report *r, const tally *t, page_tables *to) {
     const report_classes *c = t[0].like;
     bool mistakes = false;
     page_section(out, r, "classes", "Classes");
     write_scope(out, r, t);
     write_accuracies(out, r, t);
+    page_keep(out, to, r, "classes", accuracy_sheet(r, t), accuracy_records(r, t));
     fputs("<h3>What is taken for what</h3>\n", out);
     if (c->n <= MATRIX)
         fputs("<p>A row for each true class, a column for each answer of the model. The darker a cell, the larger its "
@@ -248,7 +327,7 @@ static void write_section(FILE *out, const report *r, const tally *t) {
               "right answers in blue, mistakes in orange. The darker a cell, the larger its share of the row.</p>\n",
               out);
     for (int v = 0; v < r->n_variants; v++) {
-        if (t[v].runs) write_confusion(out, r, &t[v], v);
+        if (t[v].runs) write_confusion(out, r, &t[v], v, to);
         mistakes |= report_first_run(&r->variant[v], has_mistakes) != NULL;
     }
     if (mistakes) {
@@ -263,12 +342,12 @@ static void write_section(FILE *out, const report *r, const tally *t) {
     fputs("</section>\n", out);
 }
 
-void page_classes(FILE *out, const report *r) {
+void page_classes(FILE *out, const report *r, page_tables *to) {
     const report_classes *like = first_classes(r);
     tally *t = like ? calloc((size_t)r->n_variants, sizeof *t) : NULL;
     bool memory = t != NULL;
     for (int v = 0; memory && v < r->n_variants; v++) memory = add_up(&r->variant[v], like, &t[v]);
-    if (memory) write_section(out, r, t);
+    if (memory) write_section(out, r, t, to);
     for (int v = 0; t && v < r->n_variants; v++) free(t[v].count);
     free(t);
 }

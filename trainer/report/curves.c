@@ -406,7 +406,7 @@ static int draw_score(report_figures *f, const report *r, const split *of, int w
     const panel_extent *e = &of->scores[which].e;
     const bool perplexity = is_perplexity(r, which);
     char data[16], label[160];
-    const char *what = which ? m->about : "loss", *split_name = group == REPORT_TESTS ? "test" : "validation";
+    const char *what = which ? m->about : "loss", *split_name = group == REPORT_TESTS ? "test" : report_evaluated(r);
     snprintf(data, sizeof data, "%s.dat", split_of(group));
     snprintf(label, sizeof label, *m->unit ? "%s %s (%s)" : "%s %s", split_name, what, m->unit);
     panel p = {.data = data, .y_label = label, .width = width, .y = 4 + 3 * which, .score = which, .marks = true};

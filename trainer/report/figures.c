@@ -3,6 +3,7 @@
 #include "report/figures.h"
 
 #include "core/error.h"
+#include "report/report.h"
 #include "support/text.h"
 
 #include <ctype.h>
@@ -262,14 +263,19 @@ static int make_directory(report_figures *f) {
     return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", f->directory, strerror(errno));
 }
 
+const char *report_beside(const char *page, const char *what, char out[PATH_MAX]) {
+    const char *slash = strrchr(page, '/');
+    size_t n = strlen(page);
+    if (n > 5 && strcmp(page + n - 5, ".html") == 0 && page[n - 6] != '/') n -= 5;
+    snprintf(out, PATH_MAX, "%.*s-%s", (int)n, page, what);
+    return out + (slash ? slash + 1 - page : 0);
+}
+
 /* report.html has report-figures beside it; several tasks have a directory each in it: "report-figures/2-images". */
 static int open_directory(report_figures *f, const report *r, const char *page) {
-    const char *slash = strrchr(page, '/'), *task = r->run[0].task;
-    size_t n = strlen(page);
+    const char *task = r->run[0].task;
     char name[24];
-    if (n > 5 && strcmp(page + n - 5, ".html") == 0 && page[n - 6] != '/') n -= 5;
-    snprintf(f->directory, sizeof f->directory, "%.*s-figures", (int)n, page);
-    f->link = f->directory + (slash ? slash + 1 - page : 0);
+    f->link = report_beside(page, "figures", f->directory);
     if (make_directory(f)) return -1;
     if (r->of < 2) return 0;
     snprintf(name, sizeof name, "%s", task);

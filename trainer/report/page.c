@@ -5,6 +5,9 @@
 #include "report/page.h"
 
 #include "core/error.h"
+#include "report/ranking.h"
+#include "report/report.h"
+#include "report/result_sheets.h"
 #include "support/text.h"
 
 #include <math.h>
@@ -310,24 +313,6 @@ static void write_head(FILE *out, const reports *all) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-static bool all_diverged(const report_variant *v) { return v->fates[REPORT_DIVERGED] == v->n; }
-
-/* Whether a variant has the best median of a column that is ranked. */
-static bool is_best(const report *r, int variant, int column) {
-    const double sign = column < 0 ? METRIC_NEITHER : r->column[column].better;
-    if (sign == 0 || r->n_variants < 2 || !report_comparable(r, column, NULL, 0)) return false;
-    const double own = sign * r->variant[variant].of[column].median;
-    bool better = false;
-    if (all_diverged(&r->variant[variant])) return false;
-    for (int i = 0; i < r->n_variants; i++) {
-        if (all_diverged(&r->variant[i])) continue;
-        const double other = sign * r->variant[i].of[column].median;
-        if (other > own) return false;
-        better |= own > other;
-    }
-    return better && isfinite(own);
-}
-
 /* Writes "0.683 (0.685 ± 0.004)" with the median in front and the rest small. */
 static void write_cell(FILE *out, const char *cell, bool best) {
     const char *rest = strstr(cell, " (");
@@ -358,6 +343,16 @@ static void write_unranked(FILE *out, const report *r) {
     }
 }
 
+/* Says what is bold, or why nothing can be. */
+static void write_bold(FILE *out, const report *r) {
+    if (r->n_variants < 2) return;
+    fputs(r->n > r->n_variants
+              ? "Bold: better than every other variant by more than chance explains (Welch’s test over "
+                "seeds, p &lt; 0.05). "
+              : "Nothing is bold: one run of each variant cannot tell a difference from chance. ",
+          out);
+}
+
 static const char *limit_of(const report *r) {
     const char *limit = page_common(r, r->run[0].limit);
     return limit && strcmp(limit, "0") != 0 ? limit : NULL;
@@ -368,7 +363,7 @@ bool page_limits(const report *r) { return limit_of(r) != NULL; }
 bool page_limits_loss(const report *r) { return limit_of(r) && strcmp(r->run[0].items, r->run[0].samples) == 0; }
 
 void page_limit(FILE *out, const report *r, const char *of) {
-    html(out, "%s the first %s validation %s at most. ", of, limit_of(r), r->run[0].samples);
+    html(out, "%s the first %s %s %s at most. ", of, limit_of(r), report_evaluated(r), r->run[0].samples);
 }
 
 /* Whether a key of the recipe is given, other than as 0. */
@@ -402,41 +397,73 @@ static void write_legend(FILE *out, const report *r) {
     fputs("<p class=\"legend\">", out);
     if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
     fputs("Training loss: mean of the last twentieth of the updates. ", out);
-    if (report_has(r, REPORT_VALID) && page_limits_loss(r)) page_limit(out, r, "Validation loss: of");
+    if (report_has(r, REPORT_VALID) && page_limits_loss(r))
+        page_limit(out, r, r->evaluates_on_test ? "Test loss: of" : "Validation loss: of");
     for (int c = REPORT_FIRST_VALID; c < REPORT_UPDATES; c++) validation |= report_has(r, c);
     if (validation)
-        fputs(
-            "What is of the validation data is that of the end, or of the last evaluation where a run has not ended. ",
-            out);
+        html(out, "What is of the %s data is that of the end, or of the last evaluation where a run has not ended. ",
+             report_evaluated(r));
     if (has_tested(r, "best"))
-        fputs(
+        html(
+            out,
             "Where the best model is tested (<code>train.test</code>, <code>train.patience</code>), the scores of the end "
-            "are those of the update that was best on the validation data, the validation loss is that of the last. ",
-            out);
+            "are those of the update that was best on the %s data, the %s loss is that of the last. ",
+            report_evaluated(r), report_evaluated(r));
     if (has_tested(r, "averaged"))
-        fputs(
+        html(
+            out,
             "With <code>train.average</code> the scores of the end are those of the average of the last checkpoints, the "
-            "validation loss is that of the last update. ",
-            out);
+            "%s loss is that of the last update. ",
+            report_evaluated(r));
     write_signatures(out, r);
     write_unranked(out, r);
+    write_bold(out, r);
     fputs("Time: of training alone, without evaluation. ", out);
     report_times(r, times, sizeof times);
     html(out, "%s</p>\n", times);
 }
 
+/* The variant that won a column; -1: none. */
+static int winner_of(const report *r, int column) {
+    const ranking k = ranking_of(r, column);
+    return ranking_is_won(&k) ? k.best : -1;
+}
+
 static void write_table(FILE *out, const report *r, const report_table *t) {
+    int won[REPORT_COLUMNS + 2];
+    for (int k = 0; k < t->columns; k++) won[k] = winner_of(r, t->of[k]);
     fputs("<div class=\"scroll\"><table class=\"results\" aria-label=\"Results\">\n<thead><tr>", out);
     for (int k = 0; k < t->columns; k++) html(out, "<th scope=\"col\">%s</th>", report_table_cell(t, 0, k));
     fputs("</tr></thead>\n<tbody>\n", out);
     for (int i = 0; i < r->n_variants; i++) {
         fputs("<tr>", out);
         html_variant_head(out, r, i, "row");
-        for (int k = 1; k < t->columns; k++) write_cell(out, report_table_cell(t, i + 1, k), is_best(r, i, t->of[k]));
+        for (int k = 1; k < t->columns; k++) write_cell(out, report_table_cell(t, i + 1, k), won[k] == i);
         fputs("</tr>\n", out);
     }
     fputs("</tbody>\n</table></div>\n", out);
     write_legend(out, r);
+}
+
+/* Writes Welch's tests between the variants, folded if there are many. */
+static void write_tests(FILE *out, const report *r, page_tables *to) {
+    enum { OPEN = 12 };
+    const int n = tests_count(r);
+    sheet *s = n ? tests_sheet(r) : NULL;
+    if (!s) return;
+    fprintf(out, "<details%s><summary>Is it chance? The best variant of each result against the others</summary>\n",
+            n > OPEN ? "" : " open");
+    to->failed |= sheet_html(s, out);
+    page_keep(out, to, r, "tests", s, tests_records(r));
+    fputs("</details>\n", out);
+}
+
+static void write_results(FILE *out, const report *r, const report_table *t, page_tables *to) {
+    fputs("<section aria-label=\"Results\">\n", out);
+    write_table(out, r, t);
+    page_keep(out, to, r, "results", results_sheet(r, t), results_records(r));
+    write_tests(out, r, to);
+    fputs("</section>\n", out);
 }
 
 /* ---- Figures ----------------------------------------------------------------------------------------------------- */
@@ -498,10 +525,28 @@ static void write_figures(FILE *out, const report *r, const report_figures *f, i
     fputs("</section>\n", out);
 }
 
+/* ---- Tables as files --------------------------------------------------------------------------------------------- */
+
+void page_keep(FILE *out, page_tables *to, const report *r, const char *name, sheet *s, sheet *records) {
+    static const char *const kinds[][2] = {{"CSV", "csv"}, {"Markdown", "md"}, {"LaTeX", "tex"}};
+    char file[64];
+    snprintf(file, sizeof file, r->number ? "%s-%d" : "%s", name, r->number + 1);
+    if (!s || !records) to->failed = adamod__fail(ADAMOD_ERROR_MEMORY, "%s/%s: out of memory", to->directory, file);
+    else if (!to->failed) to->failed = sheet_save(s, records, to->directory, file);
+    fputs("<p class=\"legend\">This table as ", out);
+    for (int i = 0; i < 3; i++) {
+        html(out, "%s<a href=\"%s/%s.%s\">%s</a>", i ? ", " : "", to->link, file, kinds[i][1], kinds[i][0]);
+    }
+    fputs(".</p>\n", out);
+    sheet_free(s);
+    sheet_free(records);
+}
+
 /* ---- The whole --------------------------------------------------------------------------------------------------- */
 
 /* Writes the part of one task. */
-static void write_report(FILE *out, const report *r, const report_figures *f, const report_table *t, int *number) {
+static void write_report(FILE *out, const report *r, const report_figures *f, const report_table *t, page_tables *to,
+                         int *number) {
     if (r->of > 1) {
         fprintf(out, "<h2 class=\"task\" id=\"task-%d\">", r->number + 1);
         write_task(out, r);
@@ -509,32 +554,33 @@ static void write_report(FILE *out, const report *r, const report_figures *f, co
     }
     write_subtitle(out, r);
     page_summary(out, r);
-    fputs("<section aria-label=\"Results\">\n", out);
-    write_table(out, r, t);
-    fputs("</section>\n", out);
+    write_results(out, r, t, to);
     write_figures(out, r, f, number);
-    page_classes(out, r);
+    page_classes(out, r, to);
     page_samples(out, r);
-    page_settings(out, r);
+    page_settings(out, r, to);
     page_machines(out, r);
     page_commands(out, r);
 }
 
-static void write_page(FILE *out, const reports *all, const report_figures *f, const report_table *t) {
+static void write_page(FILE *out, const reports *all, const report_figures *f, const report_table *t, page_tables *to) {
     int figures = 0;
     write_head(out, all);
-    for (int i = 0; i < all->n; i++) write_report(out, &all->at[i], &f[i], &t[i], &figures);
+    for (int i = 0; i < all->n; i++) write_report(out, &all->at[i], &f[i], &t[i], to, &figures);
     fprintf(out, "</main>\n<script>%s</script>\n</body>\n</html>\n", page_script);
 }
 
 int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t) {
+    page_tables to = {0};
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
     if (!out) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
-    write_page(out, all, f, t);
+    to.link = report_beside(path, "tables", to.directory);
+    write_page(out, all, f, t, &to);
     const bool whole = !ferror(out);
-    int status = fclose(out) == 0 && whole ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
+    int status = to.failed;
+    if (fclose(out) || !whole) status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     if (!status) status = text_write(path, (text_slice){text, n});
     free(text);
     return status;

@@ -3,6 +3,7 @@
 #define ADAMOD_PAGE_H
 
 #include "report/figures.h"
+#include "report/sheet.h"
 
 /* Writes text for content and for attributes in double quotes; invalid UTF-8 becomes U+FFFD. */
 void html_text(FILE *out, const char *text);
@@ -42,11 +43,21 @@ void page_caption(FILE *out, const report *r, const report_figures *f, report_gr
 /* Translations with their mistakes marked; nothing if there are none. */
 void page_samples(FILE *out, const report *r);
 
+/* Where the page's tables are written as CSV, Markdown and LaTeX: PAGE-tables. */
+typedef struct page_tables {
+    char directory[PATH_MAX];
+    const char *link; /* the directory relative to the page */
+    int failed;       /* one of them could not be written: see adamod__last_message */
+} page_tables;
+
+/* Writes the files of a table, and links to them. Frees both sheets. records: see sheet_save. */
+void page_keep(FILE *out, page_tables *to, const report *r, const char *name, sheet *s, sheet *records);
+
 /* Results class by class; nothing if no run is of a classifier. */
-void page_classes(FILE *out, const report *r);
+void page_classes(FILE *out, const report *r, page_tables *to);
 
 /* Differences of the variants and recipes; machines; commands to repeat the runs. */
-void page_settings(FILE *out, const report *r);
+void page_settings(FILE *out, const report *r, page_tables *to);
 void page_machines(FILE *out, const report *r);
 void page_commands(FILE *out, const report *r);
 
@@ -59,7 +70,7 @@ bool page_limits(const report *r);
 bool page_limits_loss(const report *r);
 void page_limit(FILE *out, const report *r, const char *of);
 
-/* Writes the whole page. f, t: the figures and the table of each report. */
+/* Writes the whole page, and its tables as files. f, t: the figures and the table of each report. */
 int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t);
 
 #endif

@@ -1,6 +1,7 @@
 /* prose.c - the sentences of the page: results of the variants and captions of figures. They state only what was measured in
  * these runs. */
 #include "report/page.h"
+#include "report/ranking.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,27 +36,12 @@ static verdict judge(const report *r, const report_variant *v) {
     return low && !fell && !rose ? STANDS_STILL : LEARNED;
 }
 
-/* The first result of the summary: a column (-1: none) and the only variant that is best in it (NULL: none). */
+/* The first result of the summary: a column (-1: none), the only variant that is best in it (NULL: none), and its rivals. */
 typedef struct lead {
     int column;
     const report_variant *best;
+    ranking rank;
 } lead;
-
-static const report_variant *best_in(const report *r, int column) {
-    const double sign = r->column[column].better;
-    const report_variant *best = NULL;
-    bool alone = false;
-    if (sign == 0 || r->n_variants < 2 || !report_comparable(r, column, NULL, 0)) return NULL;
-    for (int i = 0; i < r->n_variants; i++) {
-        const report_variant *v = &r->variant[i];
-        const double own = sign * v->of[column].median;
-        if (judge(r, v) < STANDS_STILL || !isfinite(own)) continue;
-        const double other = best ? sign * best->of[column].median : -INFINITY;
-        if (own > other) best = v;
-        alone = own > other || (alone && own < other);
-    }
-    return alone ? best : NULL;
-}
 
 static bool is_chosen(const report *r, int column) {
     const char *chosen = page_common(r, "train.best");
@@ -66,15 +52,15 @@ static bool is_chosen(const report *r, int column) {
  * best variant comes first, unless it is the training loss. */
 static lead find_lead(const report *r) {
     static const int first[] = {REPORT_FIRST_METRIC, REPORT_FIRST_VALID, REPORT_VALID, REPORT_LOSS};
-    lead out = {-1, NULL};
+    lead out = {.column = -1};
     for (int i = 0; i < (out.column < 0 ? 4 : 3); i++) {
         for (int pass = 0; pass < 2; pass++) {
             for (int k = 0; k < (i < 2 ? r->n_metrics : 1); k++) {
                 const int c = first[i] + k;
                 if (is_chosen(r, c) != (pass == 0) || !report_has(r, c)) continue;
                 if (out.column < 0) out.column = c;
-                const report_variant *best = best_in(r, c);
-                if (best) return (lead){c, best};
+                const ranking rank = ranking_of(r, c);
+                if (rank.best >= 0) return (lead){c, &r->variant[rank.best], rank};
             }
         }
     }
@@ -103,8 +89,8 @@ static void write_number(FILE *out, const metric *m, double x) {
 
 /* Writes "test accuracy". Labels of losses include the split. */
 static void write_what(FILE *out, const report *r, int column) {
-    const char *split = column < REPORT_FIRST_METRIC ? "" : column < REPORT_FIRST_VALID ? "test " : "validation ";
-    html(out, "%s%s", split, r->column[column].about);
+    const char *split = report_split(r, column);
+    html(out, "%s%s%s", split, *split ? " " : "", r->column[column].about);
 }
 
 /* Writes "test accuracy 97.2 %, test F1 0.96, validation loss 0.1, training loss 0.05" without the column `said` and with at
@@ -129,14 +115,40 @@ static void write_values(FILE *out, const report *r, const report_variant *v, in
     fputs(". ", out);
 }
 
+/* Names the best variant as the winner only if chance cannot explain its lead. */
 static void write_best(FILE *out, const report *r, lead l) {
     const metric *m = &r->column[l.column];
-    html(out, "<b>%s</b> has the %s ", l.best->name, m->better == METRIC_LOWER ? "lowest" : "highest");
+    const bool won = ranking_is_won(&l.rank);
+    const char *end = m->better == METRIC_LOWER ? "lowest" : "highest";
+    if (won) html(out, "<b>%s</b> has the %s ", l.best->name, end);
+    else fprintf(out, "The %s ", end);
     write_what(out, r, l.column);
-    fputs(", ", out);
+    if (won) fputs(", ", out);
+    else html(out, " measured is that of <b>%s</b>, ", l.best->name);
     write_number(out, m, l.best->of[l.column].median);
     fputs("; ", out);
     write_values(out, r, l.best, l.column);
+}
+
+/* Writes what chance may explain of the lead: "Its lead over <b>Adam</b> (p = 0.43) may be chance. " */
+static void write_chance(FILE *out, const report *r, lead l) {
+    const int open = l.rank.rivals - l.rank.beaten;
+    const char *before = "Its lead over ";
+    char p[24];
+    ranking_p_words(l.rank.most_p, p, sizeof p);
+    if (ranking_is_won(&l.rank))
+        html(out, "That is more than chance explains (Welch’s test over seeds, %s%s). ",
+             l.rank.rivals > 1 ? "largest " : "", p);
+    else if (!l.rank.tested && l.rank.rivals) fputs("There are too few runs to tell whether that is chance. ", out);
+    else if (open > EACH) fprintf(out, "Its lead over %d of %d others may be chance. ", open, l.rank.rivals);
+    if (!l.rank.tested || open > EACH) return;
+    for (int i = 0; i < r->n_variants; i++) {
+        if (!ranking_has_rival(r, l.column, &l.rank, i) || ranking_beats(r, l.column, &l.rank, i)) continue;
+        ranking_p_words(ranking_p(r, l.column, &l.rank, i), p, sizeof p);
+        html(out, "%s<b>%s</b> (%s)", before, r->variant[i].name, p);
+        before = ", ";
+    }
+    fputs(open ? " may be chance. " : "", out);
 }
 
 static void write_learned(FILE *out, const report *r, const report_variant *v) {
@@ -295,7 +307,9 @@ void page_summary(FILE *out, const report *r) {
     const lead l = find_lead(r);
     fputs("<p class=\"summary\">", out);
     write_setting(out, r);
-    if (l.best && judge(r, l.best) == LEARNED) write_best(out, r, l);
+    const bool best = l.best && judge(r, l.best) == LEARNED;
+    if (best) write_best(out, r, l);
+    if (best) write_chance(out, r, l);
     write_others(out, r, l);
     write_failed(out, r, STANDS_STILL);
     write_failed(out, r, DIVERGED);
@@ -351,8 +365,8 @@ static void caption_losses(FILE *out, const report *r, const report_figures *f) 
     html(out, *times ? "%s " : "%s", times);
 }
 
-/* Writes the lowest validation loss of a variant's first run if it is not the last. */
-static void write_lowest(FILE *out, const report_variant *v) {
+/* Writes the lowest loss of a variant's first run during training if it is not the last. */
+static void write_lowest(FILE *out, const report *r, const report_variant *v) {
     const report_series *s = &v->run[0]->valid;
     const report_point *lowest = NULL, *last = NULL;
     for (size_t i = 0; i < s->n; i++) {
@@ -361,8 +375,8 @@ static void write_lowest(FILE *out, const report_variant *v) {
         if (!lowest || last->loss < lowest->loss) lowest = last;
     }
     if (!lowest || lowest == last) return;
-    html(out, "In %s%s the validation loss was lowest after update %lld (%.3f) and is %.3f at the last. ", v->name,
-         v->n > 1 ? ", first run," : "", (long long)lowest->step, lowest->loss, last->loss);
+    html(out, "In %s%s the %s loss was lowest after update %lld (%.3f) and is %.3f at the last. ", v->name,
+         v->n > 1 ? ", first run," : "", report_evaluated(r), (long long)lowest->step, lowest->loss, last->loss);
 }
 
 static void caption_training(FILE *out, const report *r) {
@@ -393,43 +407,25 @@ static void caption_steps(FILE *out) {
         out);
 }
 
-/* The next fingerprint of a split's data from place *at; NULL: no more. */
-static const char *next_of(const report_run *run, const char *split, size_t *at) {
-    const size_t n = strlen(split);
-    while (*at < run->data.n) {
-        const report_pair *p = &run->data.at[(*at)++];
-        if (strncmp(p->key, split, n) == 0 && p->key[n] == ' ') return p->value;
-    }
-    return NULL;
-}
-
-/* Whether validation and test data are the same, as in papers with curves of the test set. */
-static bool validates_on_test(const report_run *run) {
-    size_t at_valid = 0, at_test = 0;
-    for (int n = 0;; n++) {
-        const char *valid = next_of(run, "valid", &at_valid), *test = next_of(run, "test", &at_test);
-        if (!valid || !test) return n > 0 && !valid && !test;
-        if (strcmp(valid, test) != 0) return false;
-    }
-}
-
 static void write_what_validates(FILE *out, const report *r) {
     int n = 0;
-    for (int i = 0; i < r->n; i++) n += validates_on_test(&r->run[i]);
-    if (n == r->n) fputs("The validation data are the test data. ", out);
-    else if (n) fprintf(out, "Of %d of %d runs, the validation data are the test data. ", n, r->n);
+    for (int i = 0; i < r->n; i++) n += report_validates_on_test(&r->run[i]);
+    if (n && n < r->n) fprintf(out, "Of %d of %d runs, the validation data are the test data. ", n, r->n);
 }
 
 static void caption_validations(FILE *out, const report *r) {
     bool several = false;
     for (int i = 0; i < r->n_variants; i++) several |= r->variant[i].n > 1;
-    fputs("<b>Validation</b>: the model on held-out data during training. ", out);
+    fputs(r->evaluates_on_test
+              ? "<b>Test</b>: the model on the test data during training, since no validation data were held out. "
+              : "<b>Validation</b>: the model on held-out data during training. ",
+          out);
     if (page_limits_loss(r)) page_limit(out, r, "Of");
     else if (page_limits(r) && html_metrics(out, r, true)) page_limit(out, r, ": of");
     write_what_validates(out, r);
     if (several) fputs("Bands reach from the lowest run to the highest. ", out);
-    write_incomparable(out, r, REPORT_VALID, "Validation losses");
-    for (int i = 0; i < r->n_variants; i++) write_lowest(out, &r->variant[i]);
+    write_incomparable(out, r, REPORT_VALID, r->evaluates_on_test ? "Test losses" : "Validation losses");
+    for (int i = 0; i < r->n_variants; i++) write_lowest(out, r, &r->variant[i]);
 }
 
 static void write_percent(FILE *out, double share) {

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "support/text.h"
 #include "report/page.h"
+#include "report/ranking.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -59,6 +60,7 @@ static int print_table(const report *r) {
     if (r->of > 1) text_line(stdout, "Task: %s", *r->run[0].task ? r->run[0].task : "not known");
     report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
     print_signatures(r);
+    ranking_print(r, stdout);
     report_table_free(&table);
     return 0;
 }

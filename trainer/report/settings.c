@@ -1,7 +1,10 @@
 /* settings.c - differences of the variants, recipes, machines, and the commands that repeat the runs. */
+#include "core/platform.h" /* first */
+
 #include "report/page.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Whether a key differs between the runs of a variant in any case. */
@@ -18,9 +21,7 @@ const char *page_common(const report *r, const char *key) {
 
 /* ---- Differences ------------------------------------------------------------------------------------------------- */
 
-/* Calls write for every key that not all recipes have with the same value, in the order of the recipes. Returns their number. */
-typedef void key_writer(FILE *out, const report *r, const char *key, int variant);
-
+/* Whether an earlier run has the key. */
 static bool seen_before(const report *r, int run, size_t index) {
     const char *key = r->run[run].recipe.at[index].key;
     for (int i = 0; i < run; i++) {
@@ -29,76 +30,122 @@ static bool seen_before(const report *r, int run, size_t index) {
     return false;
 }
 
-static int each_difference(FILE *out, const report *r, key_writer *write, int variant) {
-    const char *const seed = "train.seed";
+/* Lists the keys that not all recipes have with the same value, in the order of the recipes, and then the seed if it differs
+ * too. Returns their number; out NULL: only that. */
+static int differences(const report *r, const char **out) {
+    static const char seed[] = "train.seed";
     int n = 0;
     for (int i = 0; i < r->n; i++) {
         for (size_t k = 0; k < r->run[i].recipe.n; k++) {
             const char *key = r->run[i].recipe.at[k].key;
             if (is_own(key) || seen_before(r, i, k) || page_common(r, key)) continue;
-            if (write) write(out, r, key, variant);
+            if (out) out[n] = key;
             n++;
         }
     }
-    if (n && write && !page_common(r, seed) && report_pairs_find(&r->run[0].recipe, seed)) write(out, r, seed, variant);
-    return n;
+    if (!n || page_common(r, seed) || !report_pairs_find(&r->run[0].recipe, seed)) return n;
+    if (out) out[n] = seed;
+    return n + 1;
 }
 
-/* Writes a variant's value, or "a / b" if its runs differ. */
-static void write_values(FILE *out, const report_variant *v, const char *key) {
-    for (int i = 0; i < v->n; i++) {
+/* A variant's value on the heap, or "a / b" if its runs differ. NULL: no memory. */
+static char *values_of(const report_variant *v, const char *key) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    for (int i = 0; out && i < v->n; i++) {
         const char *value = report_pairs_find(&v->run[i]->recipe, key);
         bool again = false;
         for (int k = 0; k < i && !again; k++) {
             const char *other = report_pairs_find(&v->run[k]->recipe, key);
             again = value == other || (value && other && strcmp(value, other) == 0);
         }
-        if (again) continue;
-        html(out, "%s%s", i ? " / " : "", !value ? "–" : *value ? value : "\"\"");
+        if (!again) fprintf(out, "%s%s", i ? " / " : "", !value ? "–" : *value ? value : "\"\"");
+    }
+    if (out && fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* The table of differences: a row for each key, a column for each variant. */
+static sheet *differences_sheet(const report *r, const char *const *key, int n) {
+    sheet *s = sheet_create(n + 1, r->n_variants + 1, "The keys in which the recipes differ.");
+    if (s) sheet_put(s, 0, 0, "key");
+    for (int i = 0; s && i < r->n_variants; i++) {
+        sheet_put(s, 0, i + 1, "%s", r->variant[i].name);
+        for (int k = 0; k < n; k++) {
+            char *value = values_of(&r->variant[i], key[k]);
+            sheet_put(s, k + 1, 0, "%s", key[k]);
+            sheet_put(s, k + 1, i + 1, "%s", value ? value : "");
+            free(value);
+        }
+    }
+    return s;
+}
+
+/* variant, key, value. */
+static sheet *differences_records(const report *r, const char *const *key, int n) {
+    static const char *const heads[] = {"variant", "key", "value"};
+    sheet *s = sheet_under(heads, 3, n * r->n_variants, NULL);
+    for (int i = 0; s && i < n * r->n_variants; i++) {
+        char *value = values_of(&r->variant[i / n], key[i % n]);
+        sheet_put(s, 1 + i, 0, "%s", r->variant[i / n].name);
+        sheet_put(s, 1 + i, 1, "%s", key[i % n]);
+        sheet_put(s, 1 + i, 2, "%s", value ? value : "");
+        free(value);
+    }
+    return s;
+}
+
+static void write_value(FILE *out, const report_variant *v, const char *key) {
+    char *value = values_of(v, key);
+    html(out, "<td><code>%s</code></td>", value ? value : "");
+    free(value);
+}
+
+/* A row for each key. */
+static void write_by_key(FILE *out, const report *r, const char *const *key, int n) {
+    fputs("<th scope=\"col\">key</th>", out);
+    for (int i = 0; i < r->n_variants; i++) html_variant_head(out, r, i, "col");
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (int k = 0; k < n; k++) {
+        html(out, "<tr><th scope=\"row\"><code>%s</code></th>", key[k]);
+        for (int i = 0; i < r->n_variants; i++) write_value(out, &r->variant[i], key[k]);
+        fputs("</tr>\n", out);
     }
 }
 
-static void write_value(FILE *out, const report *r, const char *key, int variant) {
-    fputs("<td><code>", out);
-    write_values(out, &r->variant[variant], key);
-    fputs("</code></td>", out);
+/* A row for each variant, if there are many. */
+static void write_by_variant(FILE *out, const report *r, const char *const *key, int n) {
+    fputs("<th scope=\"col\">variant</th>", out);
+    for (int k = 0; k < n; k++) html(out, "<th scope=\"col\"><code>%s</code></th>", key[k]);
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (int i = 0; i < r->n_variants; i++) {
+        fputs("<tr>", out);
+        html_variant_head(out, r, i, "row");
+        for (int k = 0; k < n; k++) write_value(out, &r->variant[i], key[k]);
+        fputs("</tr>\n", out);
+    }
 }
 
-static void write_difference(FILE *out, const report *r, const char *key, int unused) {
-    (void)unused;
-    html(out, "<tr><th scope=\"row\"><code>%s</code></th>", key);
-    for (int i = 0; i < r->n_variants; i++) write_value(out, r, key, i);
-    fputs("</tr>\n", out);
-}
-
-static void write_key(FILE *out, const report *r, const char *key, int unused) {
-    (void)r, (void)unused;
-    html(out, "<th scope=\"col\"><code>%s</code></th>", key);
-}
-
-/* Has a row for each key, or if there are many variants, for each variant. */
-static void write_differences(FILE *out, const report *r) {
-    const bool turned = report_is_crowded(r);
+static void write_differences(FILE *out, const report *r, page_tables *to) {
+    const int n = differences(r, NULL);
+    const char **key = n ? calloc((size_t)n, sizeof *key) : NULL;
+    if (!key) return;
+    (void)differences(r, key);
     fputs("<p>The recipes differ in these keys alone:</p>\n"
           "<div class=\"scroll\"><table class=\"settings\" aria-label=\"How the recipes differ\">\n<thead><tr>",
           out);
-    fprintf(out, "<th scope=\"col\">%s</th>", turned ? "variant" : "key");
-    if (turned) (void)each_difference(out, r, write_key, 0);
-    for (int i = 0; !turned && i < r->n_variants; i++) html_variant_head(out, r, i, "col");
-    fputs("</tr></thead>\n<tbody>\n", out);
-    if (!turned) (void)each_difference(out, r, write_difference, 0);
-    for (int i = 0; turned && i < r->n_variants; i++) {
-        fputs("<tr>", out);
-        html_variant_head(out, r, i, "row");
-        (void)each_difference(out, r, write_value, i);
-        fputs("</tr>\n", out);
-    }
+    if (report_is_crowded(r)) write_by_variant(out, r, key, n);
+    else write_by_key(out, r, key, n);
     fputs("</tbody></table></div>\n", out);
+    page_keep(out, to, r, "settings", differences_sheet(r, key, n), differences_records(r, key, n));
+    free(key);
 }
 
-void page_settings(FILE *out, const report *r) {
+void page_settings(FILE *out, const report *r, page_tables *to) {
     page_section(out, r, "settings", "Settings");
-    if (each_difference(out, r, NULL, 0)) write_differences(out, r);
+    write_differences(out, r, to);
     for (int i = 0; i < r->n_variants; i++)
         html(out, "<details><summary>Recipe of %s</summary>\n<pre><code>%s</code></pre></details>\n",
              r->variant[i].name, r->variant[i].run[0]->recipe_text);

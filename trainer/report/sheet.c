@@ -47,6 +47,12 @@ sheet *sheet_create(int rows, int columns, const char *caption) {
     return NULL;
 }
 
+sheet *sheet_under(const char *const *heads, int columns, int rows, const char *caption) {
+    sheet *s = sheet_create(rows + 1, columns, caption);
+    for (int k = 0; s && k < columns; k++) sheet_put(s, 0, k, "%s", heads[k]);
+    return s;
+}
+
 void sheet_free(sheet *s) {
     if (!s) return;
     for (int i = 0; s->cell && i < s->rows * s->columns; i++) free(s->cell[i].text);

@@ -9,6 +9,8 @@ typedef struct sheet sheet;
 
 /* An empty table. NULL: no memory. caption NULL or "": none. */
 sheet *sheet_create(int rows, int columns, const char *caption);
+/* A table of this many rows below its heads. NULL: no memory. */
+sheet *sheet_under(const char *const *heads, int columns, int rows, const char *caption);
 void sheet_free(sheet *s); /* NULL is fine */
 
 /* Sets the text of a cell, in UTF-8. A failure of memory is kept, and returned by sheet_check and by every writer. */

@@ -85,12 +85,13 @@ static void print_name(const char *name, char *out, size_t size) {
 
 void report_column_head(const report *r, int column, const char *time_unit, char *out, size_t size) {
     const metric *m = &r->column[column];
-    const char *split = column < REPORT_FIRST_METRIC || column >= REPORT_UPDATES ? ""
-                        : column < REPORT_FIRST_VALID                            ? "test "
-                                                                                 : "validation ";
+    const char *split = report_split(r, column);
+    const bool during = column >= REPORT_FIRST_VALID && column < REPORT_UPDATES && r->evaluates_on_test;
     if (column == REPORT_SECONDS) snprintf(out, size, "%s (%s)", m->label, time_unit);
     else if (column >= REPORT_FIRST_RATE) snprintf(out, size, "%s/s", m->label);
-    else snprintf(out, size, "%s%s%s%s", split, m->label, *m->unit ? " " : "", m->unit);
+    else
+        snprintf(out, size, "%s%s%s%s%s%s", split, *split ? " " : "", m->label, *m->unit ? " " : "", m->unit,
+                 during ? ", during training" : "");
 }
 
 static void fill(report_table *t, const report *r, double unit, const char *unit_name) {

@@ -119,10 +119,19 @@ static void tell_labels_apart(report *r) {
     }
 }
 
+const char *report_evaluated(const report *r) { return r->evaluates_on_test ? "test" : "validation"; }
+
+const char *report_split(const report *r, int column) {
+    if (column < REPORT_FIRST_METRIC || column >= REPORT_UPDATES) return "";
+    return column < REPORT_FIRST_VALID ? "test" : report_evaluated(r);
+}
+
 static int make_columns(report *r) {
+    r->evaluates_on_test = true;
+    for (int i = 0; i < r->n; i++) r->evaluates_on_test &= report_validates_on_test(&r->run[i]);
     r->column[REPORT_LOSS] = (metric){"loss", "training loss", "training loss", "", 1, 3, METRIC_LOWER, true, NULL};
-    r->column[REPORT_VALID] =
-        (metric){"loss", "validation loss", "validation loss", "", 1, 3, METRIC_LOWER, true, NULL};
+    const char *loss = r->evaluates_on_test ? "test loss" : "validation loss";
+    r->column[REPORT_VALID] = (metric){"loss", loss, loss, "", 1, 3, METRIC_LOWER, true, NULL};
     r->column[REPORT_UPDATES] = (metric){"updates", "updates", "updates", "", 1, 0, METRIC_NEITHER, true, NULL};
     r->column[REPORT_SECONDS] = (metric){"time", "time", "training time", "s", 1, 1, METRIC_NEITHER, true, NULL};
     for (int i = 0; i < r->n; i++) {

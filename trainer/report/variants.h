@@ -61,6 +61,7 @@ typedef struct report {
     metric column[REPORT_COLUMNS];         /* strings are owned by the runs or are in label */
     char label[REPORT_COLUMN_METRICS][64]; /* for metrics of the same name: "BLEU tok:13a" */
     int n_metrics, n_rates;                /* columns in use */
+    bool evaluates_on_test;                /* all runs held out no validation data and evaluated on the test data */
     int number, of, first; /* its number among the `of` reports of the page; number of its first variant */
 } report;
 
@@ -80,6 +81,11 @@ void reports_free(reports *r);
 
 /* Whether the table has the column: a variant has a number in it, and for the validation data, none for the test data. */
 bool report_has(const report *r, int column);
+
+/* The data that a column is of, in a word: "test", "validation"; "": its label says it. */
+const char *report_split(const report *r, int column);
+/* The data of evaluations during training: "validation", or "test" if the runs held out none. */
+const char *report_evaluated(const report *r);
 
 /* Whether all runs measured the same thing in a column, so that the better number is the better run. Otherwise why, unless
  * NULL, gets what they differ in: "label smoothing and vocabulary". */

@@ -1,0 +1,20 @@
+/* result_sheets.h - the tables of results as sheets: for people as the page shows them, and for programs with one number, or
+ * one test, a row. */
+#ifndef ADAMOD_RESULT_SHEETS_H
+#define ADAMOD_RESULT_SHEETS_H
+
+#include "report/sheet.h"
+#include "report/variants.h"
+
+/* What the page's table of results says, in the same cells. NULL: no memory, as for all of these. */
+sheet *results_sheet(const report *r, const report_table *t);
+/* variant, metric, split, unit, runs, median, mean, std, min, max, diverged. */
+sheet *results_records(const report *r);
+
+/* Welch's tests between the best variant of each ranked column and every other. */
+int tests_count(const report *r);
+sheet *tests_sheet(const report *r);
+/* metric, split, unit, best, other, best_runs, other_runs, difference (of the means), p. */
+sheet *tests_records(const report *r);
+
+#endif
