@@ -144,7 +144,7 @@ _adamod() {
         info) words='--json --help' ;;
         train) words='--set --out --device --init-from --resume --resume-from --reset --dry-run --keys --help' ;;
         compare) words='--vary --variant --seeds --set --out --device --jobs --minutes --dry-run --resume --no-report --help' ;;
-        report) words='--out --help' ;;
+        report) words='--out --record --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;
         'data list') words="--json --help $(_adamod_sets "$program")" ;;

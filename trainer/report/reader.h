@@ -127,6 +127,9 @@ void report_run_free(report_run *r);
 /* NULL: no such key. */
 const char *report_pairs_find(const report_pairs *pairs, const char *key);
 
+/* Thins a curve to `most` points at most: the first, and means over windows with the same number of updates. */
+void report_series_thin(report_series *s, size_t most);
+
 /* The place of a metric in report_run.metric, by its name; -1: none. */
 int report_find_metric(const report_run *r, const char *name);
 

@@ -69,6 +69,20 @@ static void merge(report_point *a, const report_point *b) {
     a->weight += b->weight;
 }
 
+void report_series_thin(report_series *s, size_t most) {
+    if (s->n <= most || most < 3) return;
+    const double first = (double)s->at[0].step, each = ((double)s->at[s->n - 1].step - first) / (double)(most - 2);
+    double before = -1;
+    size_t n = 1;
+    for (size_t i = 1; i < s->n; i++) {
+        const double window = floor(((double)s->at[i].step - first) / each);
+        if (window > before) s->at[n++] = s->at[i];
+        else merge(&s->at[n - 1], &s->at[i]);
+        before = window;
+    }
+    s->n = n;
+}
+
 static const char *add_point(report_series *s, const report_point *p) {
     if (s->n && p->step < s->at[s->n - 1].step) return "the update's number is lower than the one before";
     if (s->n == MOST_POINTS) {

@@ -1,0 +1,27 @@
+/* record_parts.h - what the files that record a run share. */
+#ifndef ADAMOD_RECORD_PARTS_H
+#define ADAMOD_RECORD_PARTS_H
+
+#include "report/reader.h"
+#include "support/json.h"
+#include "support/json_input.h"
+
+/* A run on its way to a directory. */
+typedef struct record {
+    report_run run;
+    const char *to; /* a temporary directory */
+} record;
+
+/* Reads a file of the run: 1, with its text to be freed; 0: there is none; -1. */
+int record_read(const record *r, const char *name, char **text, size_t *n);
+int record_write(const record *r, const char *name, const char *text, size_t n);
+/* Writes a file, and frees the text. */
+int record_write_json(const record *r, const char *name, json *j);
+/* Copies the next value as it is, but a number in so many digits; 0: in all. */
+void record_value(json_input *in, json *out, int digits);
+void record_number(json *out, double x, int digits);
+
+int record_metrics(record *r);
+int record_histograms(record *r);
+
+#endif
