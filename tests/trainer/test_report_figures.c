@@ -95,6 +95,23 @@ TEST(lines_that_begin_below_their_figure_are_told_of) {
     }
 }
 
+/* The titles of two variants' lines in a narrow drawing. */
+static void check_titles(const char *first, const char *second, const char *const *expected) {
+    const char *runs[] = {make_curves("title-1", first, pictures), make_curves("title-2", second, pictures)};
+    free(caption_of(runs, 2, "titles.html", REPORT_VALIDATIONS));
+    check_file(below("titles-figures/valid-accuracy.gp"), expected[0]);
+    check_file(below("titles-figures/valid-accuracy.gp"), expected[1]);
+}
+
+TEST(names_in_keys_are_cut_between_words) {
+    check_titles("Adam, optimizer.schedule.lr=warmup(1e-7,300)", "AdaMod",
+                 (const char *[]){" title 'Adam, warmup(1e-7,300)'", " title 'AdaMod'"});
+    check_titles("Adam with a long warm-up of thousands of updates", "AdaMod without any",
+                 (const char *[]){" title 'Adam with a long warm-up of…'", " title 'AdaMod without any'"});
+    check_titles("Adam with a long warm-up of thousands of updates", "Adam with a long warm-up of hundreds of updates",
+                 (const char *[]){" title '…of thousands of updates'", " title '…of hundreds of updates'"});
+}
+
 TEST(percents_end_at_the_ten_above_the_highest) {
     const char *run = make_curves("tens", "net", pictures);
     FILE *file = create(run, "metrics.jsonl");
@@ -370,8 +387,8 @@ TEST(labels_stay_text) {
 
 RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time),
           ENTRY(lines_that_begin_below_their_figure_are_told_of), ENTRY(perplexity_is_drawn_where_the_task_has_one),
-          ENTRY(percents_end_at_the_ten_above_the_highest), ENTRY(a_run_that_diverged_at_once_has_a_mark),
-          ENTRY(learning_rates_of_two_updates_are_drawn), ENTRY(axes_have_several_labels),
-          ENTRY(training_and_validation_have_the_same_scale), ENTRY(names_of_many_lines_do_not_overlap),
-          ENTRY(many_lines_look_different), ENTRY(panels_with_scales_of_their_own_are_told_of),
-          ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))
+          ENTRY(percents_end_at_the_ten_above_the_highest), ENTRY(names_in_keys_are_cut_between_words),
+          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(learning_rates_of_two_updates_are_drawn),
+          ENTRY(axes_have_several_labels), ENTRY(training_and_validation_have_the_same_scale),
+          ENTRY(names_of_many_lines_do_not_overlap), ENTRY(many_lines_look_different),
+          ENTRY(panels_with_scales_of_their_own_are_told_of), ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))

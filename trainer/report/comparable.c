@@ -250,20 +250,22 @@ static void add_words(words *w, const char *key, const char *value) {
     if (begins(key, part)) key += strlen(part);
     if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value is clear without the key */
     if (from) key = *value ? "from " : "from scratch";
-    w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
-                                *key && !from ? "=" : "", VALUE, value);
+    w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%s", w->n > 1 ? ", " : "", key,
+                                *key && !from ? "=" : "", value);
 }
 
 /* Adds the part of a value that differs from others. */
 static void add_value(words *w, const report *r, const report_run *own, const char *key, const char *value) {
-    char shown[VALUE + 8];
+    char shown[VALUE + 16];
     const char *tail = telling_tail(r, own, key, value), *run = strstr(value, "/checkpoints/");
     if (strcmp(key, from_key) == 0 && run && tail > run) { /* weights by the name of their run */
         for (tail = run; tail > value && tail[-1] != '/';) tail--;
     }
     const char *at = strlen(tail) > VALUE ? telling_end(r, own, key, tail) : tail;
-    const int n = strcmp(key, from_key) == 0 ? run_length(r, own, value, at) : (int)strlen(at);
-    snprintf(shown, sizeof shown, "%s%.*s", at > tail ? "…" : "", n, at);
+    const int whole = strcmp(key, from_key) == 0 ? run_length(r, own, value, at) : (int)strlen(at);
+    int n = whole < VALUE ? whole : VALUE;
+    while (n < whole && n > 0 && ((unsigned char)at[n] & 0xc0) == 0x80) n--;
+    snprintf(shown, sizeof shown, "%s%.*s%s", at > tail ? "…" : "", n, at, n < whole ? "…" : "");
     add_words(w, key, shown);
 }
 

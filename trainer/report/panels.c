@@ -133,6 +133,49 @@ static int letters_that_fit(const char *name, int pixels) {
     return n > 0 ? n : 1;
 }
 
+/* The place of a code point in a name. */
+static const char *letter_at(const char *name, int index) {
+    text_slice rest = text_of(name);
+    for (; index > 0 && rest.n; index--) {
+        const size_t bytes = text_code_point(rest) ? text_code_point(rest) : 1;
+        rest.bytes += bytes;
+        rest.n -= bytes;
+    }
+    return rest.bytes;
+}
+
+/* How many of the first code points of a name end with a word, a number or a bracket, at least half of those that there is
+ * room for; else all of these. */
+static int whole_words(const char *name, int most) {
+    for (int n = most; n > most / 2; n--) {
+        if (strchr(" ,;(", *letter_at(name, n)) && *letter_at(name, n)) return n;
+    }
+    return most;
+}
+
+/* Whether another variant's name begins with the same bytes. */
+static bool begins_alike(const report *r, int variant, size_t bytes) {
+    for (int i = 0; i < r->n_variants; i++) {
+        if (i != variant && strncmp(r->variant[i].label, r->variant[variant].label, bytes) == 0) return true;
+    }
+    return false;
+}
+
+/* Writes a variant's name in gnuplot's quotes. One that is too long is cut behind a word; or, if another begins with the same
+ * words, before its last ones, which differ. */
+static void write_short_name(FILE *out, const report *r, int variant, int most) {
+    const char *name = r->variant[variant].label;
+    const int n = (int)text_count_tokens(TEXT_CHARACTERS, text_of(name)), head = whole_words(name, most);
+    char end[256];
+    if (n <= most || !begins_alike(r, variant, (size_t)(letter_at(name, head) - name))) {
+        report_quote(out, name, n <= most ? most : head);
+        return;
+    }
+    const char *tail = letter_at(name, n - most + 1), *word = tail + strcspn(tail, " ,;");
+    snprintf(end, sizeof end, "…%s", word < letter_at(tail, most / 2) ? word + 1 : tail);
+    report_quote(out, end, most);
+}
+
 /* ---- Scripts ----------------------------------------------------------------------------------------------------- */
 
 /* How a block of a data file is drawn. */
@@ -157,7 +200,7 @@ static void write_name(FILE *out, const panel *p, const report *r, int variant, 
         return;
     }
     fprintf(out, "5:6:(");
-    report_quote(out, r->variant[variant].label, NAMED_LENGTH);
+    write_short_name(out, r, variant, NAMED_LENGTH);
     fprintf(out, ") with labels left font font_name.',11' textcolor rgb colour(%d) noenhanced notitle", variant + 1);
 }
 
@@ -179,7 +222,7 @@ static void write_plot(FILE *out, const panel *p, const report *r, const panel_b
         fprintf(out, "%d with %s linewidth 2 dashtype dash(%d) linecolor rgb colour(%d) title ", p->y,
                 p->marks ? "linespoints pointtype 7 pointsize 0.5" : "lines", i, i);
         const char *name = r->variant[variant].label;
-        report_quote(out, name, letters_that_fit(name, p->width - LEFT - RIGHT - SAMPLE));
+        write_short_name(out, r, variant, letters_that_fit(name, p->width - LEFT - RIGHT - SAMPLE));
     } else {
         fprintf(out, "%d:('×') with labels font font_name.',20' textcolor rgb colour(%d) notitle", p->y, i);
     }

@@ -332,6 +332,14 @@ static int set_name(report *r, int variant, const char *base, char *what, size_t
     }
 }
 
+/* Figures have little room: a schedule's value is clear without its key. */
+static void shorten(char *label) {
+    static const char *const clear[] = {"optimizer.", "schedule.lr="};
+    for (size_t i = 0; i < sizeof clear / sizeof *clear; i++) {
+        label[text_replace(label, strlen(label), clear[i], "")] = '\0';
+    }
+}
+
 static int name_variants(report *r) {
     const char *of = NULL; /* the name that keys belong to */
     report_keys keys;
@@ -349,6 +357,7 @@ static int name_variants(report *r) {
         if (set_name(r, i, base, what, sizeof what)) return -1;
         if (!(v->label = strdup(n > 1 && n == r->n_variants ? what : v->name))) return -1;
         text_plain(v->label);
+        shorten(v->label);
     }
     return 0;
 }
