@@ -129,6 +129,16 @@ TEST(the_page_has_accuracies_confusion_and_mistakes) {
     CHECK_HAS(text, "<b>coat</b> 99.8&nbsp;%<br>is boot &lt;b&gt;</figcaption>");
     CHECK(!strstr(text, "boot <b>"));
     free(text);
+    text = contents(below("classes-tables/classes.csv"));
+    CHECK_STR(text, "variant,class,runs,samples,right\r\nnet,coat,2,200,190\r\nnet,boot <b>,2,80,72\r\n");
+    free(text);
+    text = contents(below("classes-tables/confusion-1.csv"));
+    CHECK_STR(text, "variant,class,answer,count\r\nnet,coat,coat,190\r\nnet,coat,boot <b>,10\r\nnet,boot <b>,coat,8\r\n"
+                    "net,boot <b>,boot <b>,72\r\n");
+    free(text);
+    text = contents(below("classes-tables/confusion-1.md"));
+    CHECK_HAS(text, "| true class | coat | boot \\<b> |\n|---|---:|---:|\n| coat | 190 | 10 |\n");
+    free(text);
 }
 
 /* Of runs that ended elsewhere, or with other classes or data, the page does not say what is so of the first alone. */

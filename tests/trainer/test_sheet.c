@@ -100,6 +100,7 @@ TEST(escapes) {
     check_cell("[1] <b>", "[1] <b>", "\\[1\\] \\<b>", "{[}1{]} \\textless{}b\\textgreater{}", "[1] &lt;b&gt;");
     check_cell("β₃ α→η, 1–2", "\"β₃ α→η, 1–2\"", "β₃ α→η, 1–2", "$\\beta$$_3$ $\\alpha$$\\to$$\\eta$, 1--2",
                "β₃ α→η, 1–2");
+    check_cell("p < 0.05", "p < 0.05", "p < 0.05", "p \\textless{} 0.05", "p &lt; 0.05");
     check_cell("-1.5", "-1.5", "-1.5", "$-$1.5", "-1.5");
     check_cell("--vary lr=1e-3", "--vary lr=1e-3", "--vary lr=1e-3", "-{}-vary lr=1e-3", "--vary lr=1e-3");
     check_cell("Zoë", "Zoë", "Zoë", "Zoë", "Zoë");

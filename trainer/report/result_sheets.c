@@ -71,23 +71,27 @@ sheet *results_records(const report *r) {
 
 /* One of Welch's tests. */
 typedef struct test {
+    int place;           /* of the column among those tested: scores, then the loss of evaluations */
     int column, variant; /* the other one */
     ranking rank;
 } test;
 
-/* Goes to the next test in the order of the table of results; begin with column -1. False: no more. */
+enum { SCORES = REPORT_UPDATES - REPORT_FIRST_METRIC };
+
+/* Goes to the next test in the order of the table of results; begin with before_all. False: no more. */
 static bool next_test(const report *r, test *at) {
-    for (int c = at->column < 0 ? REPORT_VALID : at->column; c < REPORT_UPDATES; c++) {
-        if (c != at->column) *at = (test){c, -1, ranking_of(r, c)};
-        if (!report_has(r, c) || !at->rank.tested) continue;
-        while (++at->variant < r->n_variants) {
-            if (ranking_has_rival(r, c, &at->rank, at->variant)) return true;
+    while (at->place <= SCORES) {
+        while (at->rank.tested && ++at->variant < r->n_variants) {
+            if (ranking_has_rival(r, at->column, &at->rank, at->variant)) return true;
         }
+        const int place = at->place + 1, column = place < SCORES ? REPORT_FIRST_METRIC + place : REPORT_VALID;
+        *at = (test){place, column, -1, ranking_of(r, column)};
+        if (!report_has(r, column)) at->rank.tested = 0;
     }
     return false;
 }
 
-static const test before_all = {.column = -1};
+static const test before_all = {.place = -1};
 
 int tests_count(const report *r) {
     int n = 0;
@@ -115,7 +119,7 @@ static void put_test(sheet *s, int row, const report *r, const test *at) {
 }
 
 sheet *tests_sheet(const report *r) {
-    static const char *const heads[] = {"result", "best", "against", "difference", "Welch’s p", "more than chance"};
+    static const char *const heads[] = {"result", "best", "against", "difference", "Welch’s test", "more than chance"};
     enum { HEADS = sizeof heads / sizeof *heads };
     char power[300];
     int row = 1;

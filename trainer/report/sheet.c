@@ -167,10 +167,11 @@ int sheet_csv(const sheet *s, FILE *out) {
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || (unsigned char)c >= 0x80; }
 
-/* Whether a character needs a backslash. Within a word, an underscore has no meaning. */
+/* Whether a character needs a backslash. Within a word an underscore has no meaning, nor has < before a number. */
 static bool is_special(const char *text, const char *at) {
     if (*at == '_') return at == text || !is_word(at[-1]) || !is_word(at[1]);
-    return strchr("\\`*[]<|~$#", *at);
+    if (*at == '<') return isalpha((unsigned char)at[1]) || (at[1] && strchr("/!?", at[1])); /* a tag */
+    return strchr("\\`*[]|~$#", *at);
 }
 
 static void markdown_text(FILE *out, const char *text) {

@@ -42,7 +42,7 @@ typedef enum report_fate {
 /* Runs with the same recipe, except for the seed and for what is only recorded, and with the same data as far as known. */
 typedef struct report_variant {
     char *name;  /* the recipe's name; if not unique, with the difference: "Adam (train.steps=40)" */
-    char *label; /* in figures: only the difference if all recipes have the same name, and keys that are clear left out */
+    char *label; /* in figures: only the difference if all recipes have the same name, without clear keys */
     const report_run **run;
     int n, fates[REPORT_FATES];
     /* Over finished runs; if there are none, over those that did not diverge; else over all. */
