@@ -1,18 +1,21 @@
 /* study.h - a study: experiments, the methods compared in each, the tables and figures that show them. It is data, read from
- * a YAML file; recipes/paper.yaml is the paper. docs/reproduce.md describes the file.
+ * a YAML file; recipes/paper.yaml is the paper. docs/reproduce.md describes the file:
  *
  *   title: An Adaptive and Momental Bound Method for Stochastic Learning
  *   link: https://arxiv.org/abs/1910.12249
+ *   machine: an H200                       whose minutes are given below
  *   seeds: 3                               default of --seeds
+ *   quick: {seeds: 2, about: Small models. Its numbers are not the paper's.}
  *   experiments:
  *     cifar10-resnet34:
  *       title: ResNet-34 on CIFAR-10
  *       recipe: cifar10-resnet34.yaml      relative to this file
+ *       set: [train.epochs=200]            in all its runs
  *       measure: accuracy                  a metric of the task, on the test data
- *       minutes: 5                         of one run on one H200, for the first estimate
- *       quick: {recipe: shapes.yaml, set: [train.epochs=2]}       what --quick runs instead
+ *       minutes: 5                         of one run
+ *       quick: {recipe: shapes.yaml, set: [train.epochs=2], minutes: 0.1}       what --quick runs instead
  *       methods:
- *         SGDM: {set: [optimizer=sgd, optimizer.lr=0.1], paper: {median: 94.48, mean: 94.52, std: 0.14}}
+ *         SGDM: {set: [optimizer=sgd, optimizer.lr=0.1], quick: [optimizer.lr=0.05], paper: {median: 94.48, mean: 94.52, std: 0.14}}
  *         AdaMod: {paper: {median: 94.30, mean: 94.29, std: 0.14}}
  *       sources: {paper: [optimizer.lr], authors: [train.epochs], ours: [train.checkpoint_every]}
  *   tables:
@@ -44,10 +47,12 @@ typedef struct study_number {
 
 typedef struct study_method {
     char *name;
-    study_list set, quick_set; /* KEY=VALUE, after the recipe's and the experiment's */
+    int line;              /* in the file */
+    char *label;           /* in figures; NULL: the name */
+    study_list set, quick; /* KEY=VALUE, after the experiment's; quick: after both */
     study_number paper;
-    int experiment, method; /* `same`: whose runs these are; else its own place */
-    int line;
+    char *same;             /* "EXPERIMENT/METHOD"; NULL: the runs are its own */
+    int experiment, method; /* whose runs these are */
 } study_method;
 
 typedef struct study_source {
@@ -55,48 +60,67 @@ typedef struct study_source {
     study_list keys; /* of the recipe */
 } study_source;
 
-typedef struct study_experiment {
-    char *name, *title;
-    char *recipe, *quick_recipe; /* paths */
-    study_list set, quick_set;
-    char *measure;
+/* What --quick makes of an experiment. */
+typedef struct study_quick {
+    char *recipe; /* a path */
+    study_list set;
     double minutes;
     int64_t seeds; /* 0: the study's */
+} study_quick;
+
+typedef struct study_experiment {
+    char *name;
+    int line;
+    char *title;
+    char *recipe; /* a path */
+    study_list set;
+    char *measure;
+    double minutes; /* 0: not known */
+    int64_t seeds;  /* 0: the study's */
+    study_quick quick;
     study_method *method;
     int n_methods;
     study_source *source;
     int n_sources;
-    int line;
 } study_experiment;
 
 typedef struct study_table {
-    char *name, *title;
-    study_list rows; /* names of methods */
-    int *column;     /* experiments */
-    int n_columns;
+    char *name;
+    int line;
+    char *title;
+    study_list rows;    /* names of methods */
+    study_list columns; /* names of experiments */
+    int *column;        /* the same as numbers */
 } study_table;
 
 typedef struct study_panel {
     char *title;
+    int line;
+    char *of, *show, *over; /* as in the file */
+    study_list lines;       /* names of methods; none: all */
+    double until;           /* end of the x axis in the paper's runs; 0: of the data */
     int experiment;
-    int *method; /* its lines */
+    int *method; /* the lines */
     int n_methods;
     bool rates; /* histograms of learning rates, else curves of: */
     drawing_split split;
-    char *metric;
+    const char *metric;
     bool epochs;
-    double until;
 } study_panel;
 
 typedef struct study_figure {
-    char *name, *title;
+    char *name;
+    int line;
+    char *title;
     study_panel *panel;
     int n_panels;
 } study_figure;
 
 typedef struct study {
-    char *file, *title, *link;
+    char *file, *title, *link, *machine;
     int64_t seeds;
+    int64_t quick_seeds;
+    char *quick_about;
     study_experiment *experiment;
     int n_experiments;
     study_table *table;
@@ -105,7 +129,10 @@ typedef struct study {
     int n_figures;
 } study;
 
+/* After a failure there is nothing to free. */
 int study_read(study *out, const char *path);
+/* Does the same with a text; name stands for the file, and paths are relative to its directory. */
+int study_parse(study *out, const char *text, size_t n, const char *name);
 void study_free(study *s);
 
 /* How a study is carried out. */
@@ -114,19 +141,35 @@ typedef struct study_options {
     int n_names;
     int64_t seeds; /* 0: the study's */
     bool quick;
-    const char *data; /* directory of the data sets; NULL: the usual one */
+    bool minutes; /* the minutes in the file are of a machine like this one */
     const char *out;
     const char *const *set; /* KEY=VALUE for all runs */
     int n_set;
+    const task *const *tasks;
 } study_options;
+
+/* The seeds that an experiment is to have. */
+int64_t study_seeds(const study *s, const study_options *o, int experiment);
+
+/* Makes the recipe of a run, to be freed; seed 0: the recipe's. */
+int study_recipe(const study *s, const study_options *o, int experiment, int method, int64_t seed, recipe *out);
+
+/* The directory of a run in OUT. */
+void study_directory(const study *s, const char *out, int experiment, int method, int64_t seed, char *path,
+                     size_t size);
+
+/* Whether the names choose a part of the study; a name that is not in it is refused with the nearest. */
+int study_check_names(const study *s, const study_options *o);
+bool study_wants(const study_options *o, const char *name);
 
 /* Lists the runs that the named parts need, each once, seed after seed, so that a study that is stopped has all methods
  * with the first seeds. Directories are OUT/EXPERIMENT/METHOD-seed-N. */
-int study_plan(const study *s, const study_options *o, const task *const *tasks, run_list *out);
+int study_plan(const study *s, const study_options *o, run_list *out);
 
-/* Writes OUT/index.html, and its tables and figures into OUT/tables and OUT/figures, from the runs in `from`, whatever
- * state they are in: what lacks is shown as lacking. */
-int study_report(const study *s, const study_options *o, const run_list *p, const char *from, const metric *known,
-                 int n_known);
+/* Writes OUT/index.html, and its tables and figures into OUT/tables and OUT/figures, from the runs in the directory `from`,
+ * whatever state they are in: what lacks is shown as lacking. missing: for each experiment, the data that its runs lack
+ * ("cifar10: adamod data prepare cifar10"), or NULL. */
+int study_report(const study *s, const study_options *o, const char *from, const char *const *missing,
+                 const metric *known, int n_known);
 
 #endif
