@@ -25,8 +25,8 @@
  *       title: Accuracy on CIFAR-10
  *       panels: [{title: Test, of: cifar10-resnet34, show: test accuracy, over: epochs}]
  *
- * A method may be another experiment's ("same: cifar10-resnet34/AdaMod"): its runs are made once. An experiment may have
- * `seeds: 1`. Names refer to what the file defines; an unknown one is refused with file, line and the nearest. */
+ * A method may be another experiment's ("same: cifar10-resnet34/AdaMod"): its runs are made once. With --quick this holds
+ * unless it has keys in `quick`. An experiment may have `seeds: 1`. Names refer to what the file defines; an unknown one is refused with file, line and the nearest. */
 #ifndef ADAMOD_STUDY_H
 #define ADAMOD_STUDY_H
 
@@ -52,7 +52,7 @@ typedef struct study_method {
     study_list set, quick; /* KEY=VALUE, after the experiment's; quick: after both */
     study_number paper;
     char *same;             /* "EXPERIMENT/METHOD"; NULL: the runs are its own */
-    int experiment, method; /* whose runs these are */
+    int experiment, method; /* that of `same`, or its own */
 } study_method;
 
 typedef struct study_source {
@@ -148,19 +148,22 @@ typedef struct study_options {
     const task *const *tasks;
 } study_options;
 
+/* A method of an experiment, by their numbers. */
+typedef struct study_place {
+    int experiment, method;
+} study_place;
+
+/* Whose runs a method shows: its own, or those of `same`. */
+study_place study_owner(const study *s, const study_options *o, study_place of);
+
 /* The seeds that an experiment is to have. */
 int64_t study_seeds(const study *s, const study_options *o, int experiment);
 
 /* Makes the recipe of a run, to be freed; seed 0: the recipe's. */
-int study_recipe(const study *s, const study_options *o, int experiment, int method, int64_t seed, recipe *out);
+int study_recipe(const study *s, const study_options *o, study_place of, int64_t seed, recipe *out);
 
-/* The directory of a run in OUT. */
-void study_directory(const study *s, const char *out, int experiment, int method, int64_t seed, char *path,
-                     size_t size);
-
-/* Whether the names choose a part of the study; a name that is not in it is refused with the nearest. */
+/* Refuses a name that nothing in the study has, with the nearest. */
 int study_check_names(const study *s, const study_options *o);
-bool study_wants(const study_options *o, const char *name);
 
 /* Lists the runs that the named parts need, each once, seed after seed, so that a study that is stopped has all methods
  * with the first seeds. Directories are OUT/EXPERIMENT/METHOD-seed-N. */

@@ -87,7 +87,7 @@ static int resolve_same(study *s, study_method *m) {
     if (other->same)
         return adamod__refuse("%s:%d: %s is the same as another method, %s: name that", s->file, m->line,
                               key_show(m->same).text, key_show(other->same).text);
-    if (m->set.n || m->quick.n)
+    if (m->set.n)
         return adamod__refuse("%s:%d: %s has keys of its own, so it is not the same as %s", s->file, m->line,
                               key_show(m->name).text, key_show(m->same).text);
     return 0;

@@ -16,4 +16,10 @@ const char *study_nearest(const char *name, const char *const *names, int n);
 int study_find_experiment(const study *s, const char *name);
 int study_find_method(const study_experiment *e, const char *name);
 
+/* Whether the user asks for this part, or for all. */
+bool study_wants(const study_options *o, const char *name);
+
+/* The name of a method's directories, before "-seed-N". */
+void study_slug(const study *s, study_place of, char *out, size_t size);
+
 #endif
