@@ -2,6 +2,7 @@
 #ifndef ADAMOD_STUDY_PARTS_H
 #define ADAMOD_STUDY_PARTS_H
 
+#include "report/variants.h"
 #include "study/study.h"
 
 enum { STUDY_MOST_SEEDS = 100 };
@@ -21,5 +22,48 @@ bool study_wants(const study_options *o, const char *name);
 
 /* The name of a method's directories, before "-seed-N". */
 void study_slug(const study *s, study_place of, char *out, size_t size);
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+/* What there is of a method in an experiment. */
+typedef struct study_cell {
+    report_run *run;       /* in the order of their seeds, in any state */
+    const report_run **at; /* pointers to them */
+    int n;
+    int finished, diverged, going; /* how many */
+    report_spread of;              /* what the experiment measures, over the finished runs, times the metric's scale */
+    char length[64];               /* of another length than planned: "30 of 300 epochs"; "": not so */
+    char data[64];                 /* of other data than planned: "other data"; "": not so */
+    char keys[400];                /* all keys that are not as planned: "data.path=cifar, train.epochs=30" */
+    bool validation;               /* measured on validation data, as there are no test data */
+} study_cell;
+
+typedef struct study_results {
+    const study *s;
+    const study_options *o;
+    const char *const *missing;
+    study_cell **at; /* [experiment][method]; empty where another method has the runs */
+} study_results;
+
+/* Reads the runs in a directory. After a failure there is nothing to free. */
+int study_results_read(study_results *out, const study *s, const study_options *o, const char *from,
+                       const char *const *missing, const metric *known, int n_known);
+void study_results_free(study_results *r);
+
+/* The cell that a method shows. */
+const study_cell *study_cell_of(const study_results *r, int experiment, int method);
+/* The metric that an experiment measures, as its runs describe it; NULL: there are no runs. */
+const metric *study_metric(const study_results *r, int experiment);
+
+/* Compares a run with the recipe that the study plans for it, and notes the difference in the cell. */
+int study_compare(study_cell *cell, const report_run *run, const recipe *planned);
+
+/* ---- The page ---------------------------------------------------------------------------------------------------- */
+
+/* Writes a table into a directory and onto the page. link: the directory relative to the page. */
+int study_write_table(const study_results *r, const study_table *t, const char *directory, const char *link,
+                      FILE *page);
+int study_write_figure(const study_results *r, const study_figure *f, const char *directory, const char *link,
+                       FILE *page);
 
 #endif

@@ -1,0 +1,94 @@
+/* study_compare.c - runs that are not as the study plans them: shorter, on other data, with other keys. */
+#include "study/study_parts.h"
+
+#include "core/error.h"
+#include "study/tree.h"
+#include "support/keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether a key changes results. Of train, only these do more than record or place the computation. */
+static bool matters(const char *key) {
+    static const char *const train[] = {"train.epochs",   "train.steps", "train.accumulate", "train.average",
+                                        "train.patience", "train.test",  "train.init_from"};
+    for (size_t i = 0; i < sizeof train / sizeof *train; i++) {
+        if (strcmp(key, train[i]) == 0) return true;
+    }
+    return strncmp(key, "train.", 6) != 0 && strcmp(key, "name") != 0 && strcmp(key, "decode.samples") != 0;
+}
+
+static bool same_value(const char *a, const char *b) {
+    double x, y;
+    if (key_parse_number(a, &x) && key_parse_number(b, &y)) return x == y;
+    return strcmp(a, b) == 0;
+}
+
+/* A path without its directories, which say nothing to readers elsewhere. */
+static const char *shown(const char *value) {
+    const char *slash = strrchr(value, '/');
+    return slash && slash[1] ? slash + 1 : value;
+}
+
+static void note_length(study_cell *cell, const char *unit, const char *is, const char *planned) {
+    if (!*cell->length) snprintf(cell->length, sizeof cell->length, "%.20s of %.20s %s", is, planned, unit);
+}
+
+/* Notes it once in the list of keys. */
+static void note_key(study_cell *cell, const char *key, const char *is) {
+    char text[160];
+    const size_t used = strlen(cell->keys);
+    snprintf(text, sizeof text, "%.60s=%.60s", key, shown(is));
+    if (strstr(cell->keys, text) || used + strlen(text) + 3 > sizeof cell->keys) return;
+    snprintf(cell->keys + used, sizeof cell->keys - used, "%s%s", used ? ", " : "", text);
+}
+
+static void note(study_cell *cell, const char *key, const char *is, const char *planned) {
+    if (strcmp(key, "train.epochs") == 0) note_length(cell, "epochs", is, planned);
+    if (strcmp(key, "train.steps") == 0) note_length(cell, "updates", is, planned);
+    if (strncmp(key, "data.", 5) == 0) snprintf(cell->data, sizeof cell->data, "other data");
+    note_key(cell, key, is);
+}
+
+/* Walks the planned recipe. A key that the run does not have is of another version, or of another length: steps in place of
+ * epochs. */
+static void walk(study_cell *cell, const report_run *run, const tree *t, const char *path) {
+    for (int i = 0; i < t->n; i++) {
+        const tree *child = &t->child[i];
+        char key[256];
+        snprintf(key, sizeof key, "%.160s%s%.80s", path, *path ? "." : "", child->key ? child->key : "");
+        if (child->kind == TREE_SECTION) {
+            walk(cell, run, child, key);
+            continue;
+        }
+        const char *is = child->kind == TREE_WORD ? report_pairs_find(&run->recipe, key) : NULL;
+        if (is && matters(key) && !same_value(is, child->text)) note(cell, key, is, child->text);
+    }
+}
+
+/* A run of some updates, where the plan has epochs, or the other way round. */
+static void compare_units(study_cell *cell, const report_run *run, const recipe *planned) {
+    const bool epochs = planned->train.epochs > 0;
+    const char *other = report_pairs_find(&run->recipe, epochs ? "train.steps" : "train.epochs");
+    if (!other || report_pairs_find(&run->recipe, epochs ? "train.epochs" : "train.steps")) return;
+    if (!*cell->length) snprintf(cell->length, sizeof cell->length, "%.20s %s", other, epochs ? "updates" : "epochs");
+    note_key(cell, epochs ? "train.steps" : "train.epochs", other);
+}
+
+int study_compare(study_cell *cell, const report_run *run, const recipe *planned) {
+    char *text = NULL;
+    size_t n = 0;
+    tree t = {0};
+    FILE *file = open_memstream(&text, &n);
+    if (!file) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    int status = recipe_write(planned, file);
+    if (fclose(file) || status) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    if (!status) status = tree_parse(&t, text, n, "recipe");
+    if (!status) {
+        walk(cell, run, &t, "");
+        compare_units(cell, run, planned);
+    }
+    tree_free(&t);
+    free(text);
+    return status;
+}

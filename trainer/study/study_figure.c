@@ -1,0 +1,165 @@
+/* study_figure.c - the study's figures, drawn by drawing.h. */
+#include "study/study_parts.h"
+
+#include "core/error.h"
+#include "report/page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *label_of(const study_method *m) { return m->label ? m->label : m->name; }
+
+/* ---- Colours ----------------------------------------------------------------------------------------------------- */
+
+/* The number of a name among the different rows of all tables, so that a method has one colour on the page; -1: in no
+ * table. */
+static int row_number(const study *s, const char *name) {
+    const char *seen[64];
+    int n = 0;
+    for (int t = 0; t < s->n_tables; t++) {
+        for (int i = 0; i < s->table[t].rows.n; i++) {
+            const char *row = s->table[t].rows.at[i];
+            int k = 0;
+            while (k < n && strcmp(seen[k], row) != 0) k++;
+            if (strcmp(row, name) == 0) return k;
+            if (k == n && n < 64) seen[n++] = row;
+        }
+    }
+    return -1;
+}
+
+/* The number of a label among those of the figure. */
+static int label_number(const study *s, const study_figure *f, const char *label) {
+    const char *seen[64];
+    int n = 0;
+    for (int p = 0; p < f->n_panels; p++) {
+        for (int i = 0; i < f->panel[p].n_methods; i++) {
+            const char *other = label_of(&s->experiment[f->panel[p].experiment].method[f->panel[p].method[i]]);
+            int k = 0;
+            while (k < n && strcmp(seen[k], other) != 0) k++;
+            if (strcmp(other, label) == 0) return k;
+            if (k == n && n < 64) seen[n++] = other;
+        }
+    }
+    return 0;
+}
+
+static int colour_of(const study *s, const study_figure *f, const char *label) {
+    const int row = row_number(s, label);
+    return row >= 0 ? row : label_number(s, f, label);
+}
+
+/* ---- Panels ------------------------------------------------------------------------------------------------------ */
+
+/* Whether a run recorded curves of its test data. Runs that validate on the test data have them as validation. */
+static bool has_test_curve(const report_run *r) { return r->test.n > 1; }
+
+/* Whether the validation data of a run are its test data. */
+static bool validates_on_test(const report_run *r) {
+    const char *held = report_pairs_find(&r->recipe, "data.hold_out"), *set = report_pairs_find(&r->recipe, "data.set");
+    return held && strcmp(held, "0") == 0 && (!set || strcmp(set, "shapes") != 0);
+}
+
+typedef struct canvas {
+    const study_results *r;
+    const study_figure *f;
+    drawing_panel *panel;
+    drawing_line **line; /* of each panel */
+    int lacking;         /* lines without a run */
+    bool validation;     /* a panel of test data shows validation data */
+} canvas;
+
+static void fill_line(canvas *c, const study_panel *p, int i, drawing_line *out) {
+    const study_cell *cell = study_cell_of(c->r, p->experiment, p->method[i]);
+    const char *label = label_of(&c->r->s->experiment[p->experiment].method[p->method[i]]);
+    *out = (drawing_line){.name = label, .colour = colour_of(c->r->s, c->f, label), .run = cell->at, .n = cell->n};
+    c->lacking += cell->n == 0;
+}
+
+/* The split that runs recorded during training. */
+static drawing_split split_of(canvas *c, const study_panel *p, const drawing_line *line) {
+    if (p->split != DRAWING_TEST) return p->split;
+    for (int i = 0; i < p->n_methods; i++) {
+        for (int k = 0; k < line[i].n; k++) {
+            if (has_test_curve(line[i].run[k])) return DRAWING_TEST;
+            c->validation |= !validates_on_test(line[i].run[k]);
+        }
+    }
+    return DRAWING_VALID;
+}
+
+static int fill_panel(canvas *c, int index) {
+    const study_panel *p = &c->f->panel[index];
+    drawing_line *line = c->line[index] = calloc((size_t)p->n_methods, sizeof *line);
+    if (!line) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    for (int i = 0; i < p->n_methods; i++) fill_line(c, p, i, &line[i]);
+    c->panel[index] = (drawing_panel){.title = p->title,
+                                      .kind = p->rates ? DRAWING_RATES : DRAWING_CURVES,
+                                      .split = split_of(c, p, line),
+                                      .metric = p->metric,
+                                      .epochs = p->epochs,
+                                      .until = c->r->o->quick ? 0 : p->until,
+                                      .line = line,
+                                      .n_lines = p->n_methods};
+    return 0;
+}
+
+static int open_canvas(canvas *c) {
+    const int n = c->f->n_panels;
+    c->panel = calloc((size_t)n, sizeof *c->panel);
+    c->line = calloc((size_t)n, sizeof *c->line);
+    if (!c->panel || !c->line) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) {
+        if (fill_panel(c, i)) return -1;
+    }
+    return 0;
+}
+
+static void close_canvas(canvas *c) {
+    for (int i = 0; c->line && i < c->f->n_panels; i++) free(c->line[i]);
+    free(c->line);
+    free(c->panel);
+}
+
+/* ---- The page ---------------------------------------------------------------------------------------------------- */
+
+/* Names what the figure does not show. */
+static void write_lacking(const canvas *c, FILE *page) {
+    const char *before = " Not run: ";
+    for (int p = 0; p < c->f->n_panels; p++) {
+        const study_experiment *e = &c->r->s->experiment[c->f->panel[p].experiment];
+        for (int i = 0; i < c->f->panel[p].n_methods; i++) {
+            if (c->line[p][i].n) continue;
+            html(page, "%s%s of %s", before, e->method[c->f->panel[p].method[i]].name, e->title);
+            before = ", ";
+        }
+    }
+    if (c->lacking) fputs(".", page);
+}
+
+static void write_figure(const canvas *c, const drawing_result *drawn, const char *link, FILE *page) {
+    const study_figure *f = c->f;
+    html(page, "<section id=\"%s\">\n<h2>%s</h2>\n<figure>\n", f->name, f->name);
+    if (drawn->svg) fprintf(page, "<div class=\"panels\">%s</div>\n", drawn->svg);
+    else html(page, "<p class=\"note\">Not drawn: %s.</p>\n", drawn->why);
+    html(page, "<figcaption><b>%s.</b>", f->title);
+    if (c->validation)
+        fputs(" Curves of the validation data: these runs measured the test data only at the end.", page);
+    write_lacking(c, page);
+    if (drawn->svg) html(page, " <a href=\"%s/%s.svg\">SVG</a>", link, f->name);
+    if (drawn->pdf) html(page, " <a href=\"%s/%s.pdf\">PDF</a>", link, f->name);
+    html(page, " <a href=\"%s/%s.gp\">gnuplot</a></figcaption>\n</figure>\n</section>\n", link, f->name);
+}
+
+int study_write_figure(const study_results *r, const study_figure *f, const char *directory, const char *link,
+                       FILE *page) {
+    canvas c = {.r = r, .f = f};
+    drawing_result drawn = {0};
+    int status = open_canvas(&c);
+    const drawing d = {.name = f->name, .label = f->title, .panel = c.panel, .n_panels = f->n_panels};
+    if (!status) status = drawing_make(&d, directory, &drawn);
+    if (!status) write_figure(&c, &drawn, link, page);
+    drawing_free(&drawn);
+    close_canvas(&c);
+    return status;
+}

@@ -1,0 +1,151 @@
+/* study_results.c - the runs of a study, and what they measured. */
+#include "study/study_parts.h"
+
+#include "core/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const study_cell *study_cell_of(const study_results *r, int experiment, int method) {
+    const study_place owner = study_owner(r->s, r->o, (study_place){experiment, method});
+    return &r->at[owner.experiment][owner.method];
+}
+
+static const metric *find_metric(const report_run *run, const char *name) {
+    for (int i = 0; i < run->n_metrics; i++) {
+        if (strcmp(run->metric[i].name, name) == 0) return &run->metric[i];
+    }
+    return NULL;
+}
+
+const metric *study_metric(const study_results *r, int experiment) {
+    const study_experiment *e = &r->s->experiment[experiment];
+    for (int i = 0; i < e->n_methods; i++) {
+        const study_cell *cell = study_cell_of(r, experiment, i);
+        for (int k = 0; k < cell->n; k++) {
+            const metric *m = find_metric(&cell->run[k], e->measure);
+            if (m) return m;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
+
+static double value_of(const report_run *run, const report_point *p, const char *name) {
+    const metric *m = find_metric(run, name);
+    if (strcmp(name, "loss") == 0) return p->loss;
+    return m ? p->value[m - run->metric] : NAN;
+}
+
+/* What a finished run measured at its end, on test data if there are any. */
+static double result_of(study_cell *cell, const report_run *run, const char *name) {
+    if (run->final_test.weight > 0) return value_of(run, &run->final_test, name);
+    if (!(run->final_valid.weight > 0)) return NAN;
+    cell->validation = true;
+    return value_of(run, &run->final_valid, name);
+}
+
+static int sum_up(study_cell *cell, const char *measure) {
+    double *x = calloc((size_t)cell->n + 1, sizeof *x);
+    if (!x) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    for (int i = 0; i < cell->n; i++) {
+        const report_fate fate = report_fate_of(&cell->run[i]);
+        if (fate == REPORT_FINISHED) x[cell->finished++] = result_of(cell, &cell->run[i], measure);
+        cell->diverged += fate == REPORT_DIVERGED;
+        cell->going += fate == REPORT_GOING || fate == REPORT_INTERRUPTED;
+    }
+    cell->of = report_spread_of(x, cell->finished);
+    free(x);
+    return 0;
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
+
+typedef struct source {
+    const char *from;
+    const metric *known;
+    int n_known;
+} source;
+
+static int add_run(study_cell *cell, const char *directory, const source *in, const recipe *planned) {
+    report_run *grown = adamod__resize(cell->run, (size_t)cell->n + 1, sizeof *grown);
+    if (!grown) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    cell->run = grown;
+    if (report_run_read(&grown[cell->n], directory, in->known, in->n_known)) return -1;
+    cell->n++;
+    return study_compare(cell, &grown[cell->n - 1], planned);
+}
+
+static int point_at_runs(study_cell *cell) {
+    cell->at = calloc((size_t)cell->n + 1, sizeof *cell->at);
+    if (!cell->at) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    for (int i = 0; i < cell->n; i++) cell->at[i] = &cell->run[i];
+    return 0;
+}
+
+static int read_runs(study_results *r, study_place of, const source *in, const recipe *planned) {
+    study_cell *cell = &r->at[of.experiment][of.method];
+    const study_experiment *e = &r->s->experiment[of.experiment];
+    char slug[96], directory[1100], path[1200];
+    study_slug(r->s, of, slug, sizeof slug);
+    for (int seed = 1; seed <= STUDY_MOST_SEEDS; seed++) {
+        snprintf(directory, sizeof directory, "%.800s/%.96s/%s-seed-%d", in->from, e->name, slug, seed);
+        snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+        if (access(path, F_OK) == 0 && add_run(cell, directory, in, planned)) return -1;
+    }
+    return point_at_runs(cell) || sum_up(cell, e->measure) ? -1 : 0;
+}
+
+/* Reads the runs of a method, unless they are another's. */
+static int read_cell(study_results *r, study_place of, const source *in) {
+    const study_place owner = study_owner(r->s, r->o, of);
+    study_options as_planned = *r->o;
+    recipe planned;
+    if (owner.experiment != of.experiment || owner.method != of.method) return 0;
+    as_planned.n_set = 0;
+    if (study_recipe(r->s, &as_planned, of, 0, &planned)) return -1;
+    const int status = read_runs(r, of, in, &planned);
+    recipe_free(&planned);
+    return status;
+}
+
+static int read_experiment(study_results *r, int experiment, const source *in) {
+    const int n = r->s->experiment[experiment].n_methods;
+    r->at[experiment] = calloc((size_t)n, sizeof **r->at);
+    if (!r->at[experiment]) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) {
+        if (read_cell(r, (study_place){experiment, i}, in)) return -1;
+    }
+    return 0;
+}
+
+int study_results_read(study_results *out, const study *s, const study_options *o, const char *from,
+                       const char *const *missing, const metric *known, int n_known) {
+    const source in = {from, known, n_known};
+    *out = (study_results){s, o, missing, calloc((size_t)s->n_experiments, sizeof *out->at)};
+    if (!out->at) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    for (int i = 0; i < s->n_experiments; i++) {
+        if (read_experiment(out, i, &in) == 0) continue;
+        study_results_free(out);
+        return -1;
+    }
+    return 0;
+}
+
+static void free_cell(study_cell *cell) {
+    for (int i = 0; i < cell->n; i++) report_run_free(&cell->run[i]);
+    free(cell->run);
+    free(cell->at);
+}
+
+void study_results_free(study_results *r) {
+    for (int i = 0; r->at && i < r->s->n_experiments; i++) {
+        for (int k = 0; r->at[i] && k < r->s->experiment[i].n_methods; k++) free_cell(&r->at[i][k]);
+        free(r->at[i]);
+    }
+    free(r->at);
+    r->at = NULL;
+}

@@ -1,0 +1,233 @@
+/* study_table.c - tables in the paper's form: median (mean ± std) over the seeds, the paper's beside it. A cell says what is
+ * not as the study plans it. */
+#include "study/study_parts.h"
+
+#include "core/error.h"
+#include "report/page.h"
+#include "report/sheet.h"
+#include "report/welch.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* A cell of a table. */
+typedef struct place {
+    const study_results *r;
+    const study_table *t;
+    int row, column;
+} place;
+
+/* The method of a row in the experiment of a column; -1: it has none. */
+static int method_at(const place *p) {
+    return study_find_method(&p->r->s->experiment[p->t->column[p->column]], p->t->rows.at[p->row]);
+}
+
+static const study_cell *cell_at(const place *p) {
+    const int method = method_at(p);
+    return method < 0 ? NULL : study_cell_of(p->r, p->t->column[p->column], method);
+}
+
+static int decimals_of(const study_results *r, int experiment) {
+    const metric *m = study_metric(r, experiment);
+    return m ? m->decimals : 2;
+}
+
+/* ---- Text of a cell ---------------------------------------------------------------------------------------------- */
+
+/* A list with semicolons between its parts. */
+typedef struct marks {
+    char text[256];
+} marks;
+
+static void mark(marks *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void mark(marks *m, const char *format, ...) {
+    va_list arguments;
+    size_t used = strlen(m->text);
+    used += (size_t)snprintf(m->text + used, sizeof m->text - used, "%s", used ? "; " : "");
+    va_start(arguments, format);
+    if (used < sizeof m->text) vsnprintf(m->text + used, sizeof m->text - used, format, arguments);
+    va_end(arguments);
+}
+
+/* What is to be known beside the number: fewer seeds, a shorter schedule, other data. */
+static marks marks_of(const study_cell *c, int wanted) {
+    const int over = c->finished + c->diverged;
+    marks m = {""};
+    if (over < wanted) mark(&m, "%d of %d seeds", over, wanted);
+    if (c->diverged && c->finished) mark(&m, "%d of %d diverges", c->diverged, over);
+    if (*c->length) mark(&m, "%s", c->length);
+    if (*c->data) mark(&m, "%s", c->data);
+    if (c->validation) mark(&m, "validation data");
+    return m;
+}
+
+static void number_text(const report_spread *x, int decimals, char *out, size_t size) {
+    char median[32], mean[32], std[32];
+    metric_number(x->median, decimals, median);
+    snprintf(out, size, "%s", median);
+    if (x->n < 2) return;
+    snprintf(out, size, "%s (%s ± %s)", median, metric_number(x->mean, decimals, mean),
+             metric_number(x->std, decimals, std));
+}
+
+/* Writes the number, or why there is none; the marks follow in brackets. */
+static void put_result(sheet *to, const place *p, const study_cell *c) {
+    const int e = p->t->column[p->column], column = 1 + 2 * p->column;
+    const marks m = marks_of(c, (int)study_seeds(p->r->s, p->r->o, e));
+    char number[128];
+    if (c->of.n) number_text(&c->of, decimals_of(p->r, e), number, sizeof number);
+    else snprintf(number, sizeof number, "%s", c->diverged ? "diverges" : c->going ? "not over" : "not run");
+    const bool empty = !c->of.n && !c->diverged;
+    sheet_put(to, p->row + 1, column, empty || !*m.text ? "%s" : "%s [%s]", number, m.text);
+    if (*c->keys) sheet_note(to, p->row + 1, column, "These runs differ from the plan: %s.", c->keys);
+    if (c->going) sheet_note(to, p->row + 1, column, "%d of its runs not over.", c->going);
+    if (!c->n && p->r->missing && p->r->missing[e])
+        sheet_note(to, p->row + 1, column, "Missing data: %s", p->r->missing[e]);
+}
+
+static void put_paper(sheet *to, const place *p, const study_number *x) {
+    const report_spread spread = {.n = isnan(x->std) ? 1 : 2, .median = x->median, .mean = x->mean, .std = x->std};
+    char number[128] = "";
+    if (!isnan(x->median)) number_text(&spread, 2, number, sizeof number);
+    sheet_put(to, p->row + 1, 2 + 2 * p->column, "%s", x->text ? x->text : number);
+}
+
+/* ---- The best ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a method is better than each other one of the column by more than chance, with runs as comparable. */
+static bool is_best(const place *p) {
+    const study_cell *own = cell_at(p);
+    const metric *m = study_metric(p->r, p->t->column[p->column]);
+    int beaten = 0;
+    if (!own || !m) return false;
+    for (int i = 0; i < p->t->rows.n; i++) {
+        const place at = {p->r, p->t, i, p->column};
+        const study_cell *other = cell_at(&at);
+        if (i == p->row || !other || !other->of.n) continue;
+        if (strcmp(own->length, other->length) != 0 || strcmp(own->data, other->data) != 0) return false;
+        if (!welch_better(&own->of, &other->of, m->better)) return false;
+        beaten++;
+    }
+    return beaten > 0;
+}
+
+/* The row with the best mean; -1: none. */
+static int leader(const study_results *r, const study_table *t, int column) {
+    const metric *m = study_metric(r, t->column[column]);
+    int best = -1;
+    double most = -INFINITY;
+    for (int i = 0; m && i < t->rows.n; i++) {
+        const place at = {r, t, i, column};
+        const study_cell *c = cell_at(&at);
+        if (!c || c->of.n < 2 || m->better * c->of.mean <= most) continue;
+        most = m->better * c->of.mean;
+        best = i;
+    }
+    return best;
+}
+
+/* Writes what the seeds can tell of a column: "SGDM has the best mean; against Adam p = 0.210." */
+static void write_test(const study_results *r, const study_table *t, int column, FILE *page) {
+    const int best = leader(r, t, column);
+    const place own = {r, t, best, column};
+    const char *before = " has the best mean; against ";
+    char power[300] = "";
+    int least = 0;
+    for (int i = 0; best >= 0 && i < t->rows.n; i++) {
+        const place at = {r, t, i, column};
+        const study_cell *c = i == best ? NULL : cell_at(&at), *b = cell_at(&own);
+        const double p = c ? welch_p(&b->of, &c->of) : NAN;
+        if (isnan(p)) continue;
+        if (!least)
+            html(page, "<p class=\"legend\">%s: %s", r->s->experiment[t->column[column]].title, t->rows.at[best]);
+        html(page, "%s%s p = %.3f", before, t->rows.at[i], p);
+        before = ", ";
+        if (!least || c->of.n < least) least = c->of.n < b->of.n ? c->of.n : b->of.n;
+    }
+    if (!least) return;
+    welch_power(least, power, sizeof power);
+    html(page, " (Welch's test). %s</p>\n", power);
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+static void put_cell(sheet *to, const place *p) {
+    const int method = method_at(p);
+    if (method < 0) return;
+    put_result(to, p, cell_at(p));
+    put_paper(to, p, &p->r->s->experiment[p->t->column[p->column]].method[method].paper);
+    if (is_best(p)) sheet_bold(to, p->row + 1, 1 + 2 * p->column);
+}
+
+static sheet *make_sheet(const study_results *r, const study_table *t) {
+    sheet *s = sheet_create(1 + t->rows.n, 1 + 2 * t->columns.n, t->title);
+    if (!s) return NULL;
+    for (int c = 0; c < t->columns.n; c++) {
+        sheet_put(s, 0, 1 + 2 * c, "%s", r->s->experiment[t->column[c]].title);
+        sheet_put(s, 0, 2 + 2 * c, "paper");
+    }
+    for (int i = 0; i < t->rows.n; i++) {
+        sheet_put(s, i + 1, 0, "%s", t->rows.at[i]);
+        for (int c = 0; c < t->columns.n; c++) put_cell(s, &(place){r, t, i, c});
+    }
+    return s;
+}
+
+static void put_number(sheet *s, int row, int column, double x) {
+    if (!isnan(x)) sheet_put(s, row, column, "%.10g", x);
+}
+
+static void put_record(sheet *s, int row, const place *p) {
+    const study_experiment *e = &p->r->s->experiment[p->t->column[p->column]];
+    const study_number *paper = &e->method[method_at(p)].paper;
+    const study_cell *c = cell_at(p);
+    const double numbers[] = {c->of.median, c->of.mean,    c->of.std,   c->of.min,
+                              c->of.max,    paper->median, paper->mean, paper->std};
+    sheet_put(s, row, 0, "%s", e->name);
+    sheet_put(s, row, 1, "%s", p->t->rows.at[p->row]);
+    sheet_put(s, row, 2, "%s", e->measure);
+    sheet_put(s, row, 3, "%lld", (long long)study_seeds(p->r->s, p->r->o, p->t->column[p->column]));
+    sheet_put(s, row, 4, "%d", c->finished);
+    sheet_put(s, row, 5, "%d", c->diverged);
+    for (int i = 0; i < 8; i++) put_number(s, row, 6 + i, numbers[i]);
+    sheet_put(s, row, 14, "%s", paper->text ? paper->text : "");
+    sheet_put(s, row, 15, "%s", c->keys);
+}
+
+/* One row a cell, for programs. */
+static sheet *make_records(const study_results *r, const study_table *t) {
+    static const char *const heads[] = {"experiment", "method",    "metric",     "seeds",
+                                        "finished",   "diverged",  "median",     "mean",
+                                        "std",        "min",       "max",        "paper median",
+                                        "paper mean", "paper std", "paper says", "keys that differ from the plan"};
+    enum { HEADS = sizeof heads / sizeof *heads };
+    int n = 0, row = 1;
+    for (int i = 0; i < t->rows.n * t->columns.n; i++)
+        n += method_at(&(place){r, t, i % t->rows.n, i / t->rows.n}) >= 0;
+    sheet *s = sheet_create(1 + n, HEADS, "");
+    for (int i = 0; s && i < HEADS; i++) sheet_put(s, 0, i, "%s", heads[i]);
+    for (int i = 0; s && i < t->rows.n * t->columns.n; i++) {
+        const place p = {r, t, i % t->rows.n, i / t->rows.n};
+        if (method_at(&p) >= 0) put_record(s, row++, &p);
+    }
+    return s;
+}
+
+int study_write_table(const study_results *r, const study_table *t, const char *directory, const char *link,
+                      FILE *page) {
+    static const char *const kinds[] = {"csv", "md", "tex"};
+    sheet *s = make_sheet(r, t), *records = make_records(r, t);
+    int status =
+        s && records ? sheet_save(s, records, directory, t->name) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    html(page, "<section id=\"%s\">\n<h2>%s</h2>\n", t->name, t->name);
+    if (!status) status = sheet_html(s, page);
+    for (int c = 0; c < t->columns.n; c++) write_test(r, t, c, page);
+    fputs("<p class=\"legend\">The table as ", page);
+    for (int i = 0; i < 3; i++)
+        html(page, "%s<a href=\"%s/%s.%s\">%s</a>", i ? ", " : "", link, t->name, kinds[i], kinds[i]);
+    fputs("</p>\n</section>\n", page);
+    sheet_free(s);
+    sheet_free(records);
+    return status;
+}
