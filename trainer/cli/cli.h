@@ -137,6 +137,7 @@ int cli_text_bpe_vocab(int argc, char **argv);
 /* Only in a build with the trainer: */
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);
+int cli_reproduce(int argc, char **argv);
 int cli_report(int argc, char **argv);
 /* Prints the table of n runs and writes their report; page NULL: only prints. Returns the exit status. */
 int cli_write_report(const char *command, const char *const *runs, int n, const char *page);

@@ -12,6 +12,7 @@ static const cli_command commands[] = {
 #ifdef ADAMOD_TRAINER
     {"train", "train the model that a recipe describes", cli_train, false},
     {"compare", "train variants of a recipe and write one report", cli_compare, true},
+    {"reproduce", "make the runs, tables and figures of the paper", cli_reproduce, true},
     {"report", "write a page of tables and figures from runs", cli_report, true},
     {"evaluate", "measure a trained model: loss, accuracy, BLEU, ...", cli_evaluate, false},
     {"translate", "translate text with a trained model", cli_translate, true},

@@ -30,6 +30,12 @@ void run_list_free(run_list *p) {
     *p = (run_list){0};
 }
 
+void run_list_remove(run_list *p, int index) {
+    free_entry(&p->at[index]);
+    p->n--;
+    memmove(&p->at[index], &p->at[index + 1], (size_t)(p->n - index) * sizeof *p->at);
+}
+
 static int reserve(run_list *p) {
     if (p->n < p->room) return 0;
     const int room = p->room ? 2 * p->room : 16;

@@ -35,6 +35,7 @@ typedef struct run_list {
 int run_list_add(run_list *p, recipe *r, const char *directory, const char *group, const char *variant, double seconds);
 /* Replaces the label of the run added last. */
 int run_list_label(run_list *p, const char *label);
+void run_list_remove(run_list *p, int index);
 void run_list_free(run_list *p);
 
 /* Looks at every directory and sets the states. Fails, naming directory and key, if one has a run that the recipe here

@@ -106,9 +106,9 @@ static void write_experiment(const study_results *r, int index, FILE *page) {
     const char *file = r->o->quick ? e->quick.recipe : e->recipe, *slash = file ? strrchr(file, '/') : NULL;
     const double minutes = minutes_of(r, index);
     html(page, "<details>\n<summary>%s (%s)</summary>\n<p>Recipe <code>%s</code>", e->title, e->name,
-         slash    ? slash + 1
+         slash  ? slash + 1
          : file ? file
-                  : "none");
+                : "none");
     write_words(", with ", r->o->quick ? &e->quick.set : &e->set, page);
     html(page, "; measured: %s", e->measure);
     if (!isnan(minutes)) html(page, "; %.1f minutes a run", minutes);

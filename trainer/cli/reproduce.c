@@ -1,0 +1,258 @@
+/* adamod reproduce: the runs, tables and figures of a study (study/study.h), which is the paper unless another is named. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "core/error.h"
+#include "data/sets/data_sets.h"
+#include "study/study.h"
+#include "support/text.h"
+#include "tasks/tasks.h"
+#include "cli/make_runs.h"
+#include "cli/run_recipe.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COMMAND "reproduce"
+enum { MAX_JOBS = 256 };
+
+typedef struct arguments {
+    cli_operands names;
+    const char *out, *data, *plan, *from;
+    int64_t seeds, jobs;
+    double minutes;
+    bool quick, dry_run;
+    cli_changes changes;
+} arguments;
+
+static const cli_flag flags[] = {
+    CLI_WHOLE("seeds", "N", "runs of each method, with seeds 1 to N (the plan's: 3)", arguments, seeds, 1, 100),
+    CLI_SWITCH("quick", "the same plan on generated data and small models, in minutes", arguments, quick),
+    CLI_SWITCH("dry-run", "only say what there is to do: runs, time, disk, data", arguments, dry_run),
+    CLI_TEXT("out", "DIR", "where runs and results go (runs/paper; with --quick runs/paper-quick)", arguments, out),
+    CLI_TEXT("data", "DIR", "the cache of data sets ($ADAMOD_DATA, or ~/.cache/adamod/data)", arguments, data),
+    RECIPE_DEVICE_FLAG(arguments, changes),
+    CLI_CHANGE("set", "KEY=VALUE", "override a key of the recipes in all runs; may be repeated", arguments, changes,
+               NULL),
+    CLI_WHOLE("jobs", "N", "number of runs at the same time, which share the cores (1; with --quick one a core)",
+              arguments, jobs, 1, MAX_JOBS),
+    MAKE_RUNS_MINUTES(arguments, minutes),
+    CLI_TEXT("from", "DIR", "make no runs; show those recorded in DIR", arguments, from),
+    CLI_TEXT("plan", "FILE", "the experiments, tables and figures (recipes/paper.yaml)", arguments, plan),
+    CLI_HELP_FLAG,
+    {0}};
+
+static const cli_syntax syntax = {
+    .command = COMMAND,
+    .help =
+        "usage: adamod reproduce [NAME]... [--seeds N] [--quick] [--dry-run] [--minutes M] [--out DIR]\n\n"
+        "Makes the runs of the paper that are missing, then its tables and figures: DIR/index.html, DIR/tables and\n"
+        "DIR/figures. NAME is a table (table2 to table5), a figure (figure1 to figure9) or an experiment\n"
+        "(cifar10-resnet34); without one, all are made. Runs that are over are kept, and interrupted ones go on.\n\n",
+    .flags = flags,
+    .takes = CLI_OPERANDS,
+    .operands = offsetof(arguments, names)};
+
+/* What is carried out. */
+typedef struct reproduction {
+    const arguments *a;
+    study s;
+    study_options o;
+    const char **set; /* of o, each on the heap */
+    char **missing;   /* of each experiment: the data that its runs lack, or NULL */
+    run_list runs;
+} reproduction;
+
+/* ---- the plan ---- */
+
+/* Finds the plan beside an installed program, beside a build directory, or in ./recipes. */
+static int find_plan(char out[PATH_MAX]) {
+    static const char *const places[] = {"/../share/adamod/recipes/paper.yaml", "/../recipes/paper.yaml"};
+    char program[PATH_MAX / 2];
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(program, '/');
+    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+        *slash = '\0';
+        snprintf(out, PATH_MAX, "%s%s", program, places[i]);
+        if (access(out, R_OK) == 0) return 0;
+    }
+    snprintf(out, PATH_MAX, "recipes/paper.yaml");
+    if (access(out, R_OK) == 0) return 0;
+    return adamod__refuse("there is no recipes/paper.yaml here or beside the program; name one with --plan FILE");
+}
+
+/* Lists --set and --device as KEY=VALUE. */
+static int take_changes(reproduction *x) {
+    const cli_changes *c = &x->a->changes;
+    x->set = calloc((size_t)c->n + 1, sizeof *x->set);
+    for (int i = 0; x->set && i < c->n; i++) {
+        char *text;
+        const char *key = c->list[i].flag->key;
+        if (asprintf(&text, "%s%s%s", key ? key : "", key ? "=" : "", c->list[i].value) < 0) return -1;
+        x->set[x->o.n_set++] = text;
+    }
+    x->o.set = x->set;
+    return x->set ? 0 : -1;
+}
+
+/* Whether runs will use a GPU, for which the plan's minutes are meant. */
+static bool uses_gpu(const reproduction *x) {
+    bool cpu = false;
+    for (int i = 0; i < x->o.n_set; i++) {
+        if (strncmp(x->set[i], "train.backend=", 14) == 0) cpu = strcmp(x->set[i] + 14, "cpu") == 0;
+    }
+    return !cpu && experiment_cuda_status() == ADAMOD_OK;
+}
+
+static int open_study(reproduction *x) {
+    const arguments *a = x->a;
+    char plan[PATH_MAX];
+    if (a->data && setenv("ADAMOD_DATA", a->data, 1)) return cli_fail(COMMAND, "out of memory");
+    if (!a->plan && find_plan(plan)) return cli_failed(COMMAND);
+    x->o = (study_options){.name = (const char *const *)a->names.list,
+                           .n_names = a->names.n,
+                           .seeds = a->seeds,
+                           .quick = a->quick,
+                           .out = a->out     ? a->out
+                                  : a->from  ? "runs/paper-from"
+                                  : a->quick ? "runs/paper-quick"
+                                             : "runs/paper",
+                           .tasks = tasks_all};
+    if (take_changes(x)) return cli_fail(COMMAND, "out of memory");
+    x->o.minutes = uses_gpu(x);
+    if (study_read(&x->s, a->plan ? a->plan : plan)) return cli_failed(COMMAND);
+    x->missing = calloc((size_t)x->s.n_experiments, sizeof *x->missing);
+    if (!x->missing) return cli_fail(COMMAND, "out of memory");
+    return study_check_names(&x->s, &x->o) ? cli_refused(COMMAND) : 0;
+}
+
+/* ---- data ---- */
+
+/* The value of a key of the task; NULL: it has none. */
+static const char *task_value(const recipe *r, const char *path, char out[32]) {
+    for (const key_table *const *table = recipe_task(r)->keys; *table; table++) {
+        const key_spec *k = key_find(*table, path);
+        if (k) return key_text(k, r->task_settings, out);
+    }
+    return NULL;
+}
+
+/* The set that the recipe reads from the cache, which does not have it; NULL: none. */
+static const data_set *missing_set(const recipe *r) {
+    char buffers[2][32];
+    const char *set = task_value(r, "data.set", buffers[0]), *path = task_value(r, "data.path", buffers[1]);
+    const data_set *found = set && !(path && *path) ? data_set_find(set) : NULL;
+    return found && data_set_state(found) != DATA_PREPARED ? found : NULL;
+}
+
+static int experiment_of(const study *s, const char *name) {
+    int i = 0;
+    while (strcmp(s->experiment[i].name, name) != 0) i++;
+    return i;
+}
+
+/* Takes out runs whose data are missing, so that the others can be made; notes it for the page. */
+static int drop_missing(reproduction *x) {
+    for (int i = x->runs.n - 1; i >= 0; i--) {
+        const run_entry *e = &x->runs.at[i];
+        const data_set *set = e->state == RUN_IS_OVER ? NULL : missing_set(&e->r);
+        if (!set) continue;
+        char **missing = &x->missing[experiment_of(&x->s, e->group)];
+        if (!*missing && asprintf(missing, "adamod data prepare %s", set->name) < 0)
+            return cli_fail(COMMAND, "out of memory");
+        run_list_remove(&x->runs, i);
+    }
+    return 0;
+}
+
+/* ---- what there is to do ---- */
+
+static void print_missing(const reproduction *x) {
+    for (int i = 0; i < x->s.n_experiments; i++) {
+        if (x->missing[i]) printf("%s: data are missing; get them by '%s'\n", x->s.experiment[i].name, x->missing[i]);
+    }
+}
+
+/* The plan's minutes, where they are of another machine. */
+static void print_hours(const reproduction *x) {
+    double minutes = 0;
+    for (int i = 0; i < x->runs.n; i++) {
+        if (x->runs.at[i].state != RUN_IS_OVER)
+            minutes += x->s.experiment[experiment_of(&x->s, x->runs.at[i].group)].minutes;
+    }
+    if (x->o.quick || x->o.minutes || !(minutes > 0)) return;
+    text_line(stdout, "On %s, for which the plan gives times, these runs take %.1f hours in all.",
+              x->s.machine ? x->s.machine : "its machine", minutes / 60);
+}
+
+static int to_do(const reproduction *x) {
+    int n = 0;
+    for (int i = 0; i < x->runs.n; i++) n += x->runs.at[i].state != RUN_IS_OVER;
+    return n;
+}
+
+/* ---- all ---- */
+
+static int64_t jobs_of(const arguments *a) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (a->jobs || !a->quick) return a->jobs;
+    return cores < 1 ? 1 : cores > 16 ? 16 : cores;
+}
+
+static int make(reproduction *x, int *failed) {
+    const make_options how = {.command = COMMAND,
+                              .out = x->o.out,
+                              .jobs = jobs_of(x->a),
+                              .minutes = x->a->minutes,
+                              .again = "the same command"};
+    if (study_plan(&x->s, &x->o, &x->runs)) return cli_refused(COMMAND);
+    if (run_list_look(&x->runs)) return cli_failed(COMMAND);
+    const int status = drop_missing(x);
+    if (status) return status;
+    make_runs_print(&x->runs, &how);
+    print_hours(x);
+    print_missing(x);
+    fflush(stdout);
+    if (x->a->dry_run || !to_do(x)) return 0;
+    return make_runs(&x->runs, &how, failed);
+}
+
+static int write_report(const reproduction *x) {
+    int n;
+    const metric *known = tasks_metrics(&n);
+    const char *from = x->a->from ? x->a->from : x->o.out;
+    if (study_report(&x->s, &x->o, from, (const char *const *)x->missing, known, n)) return cli_failed(COMMAND);
+    text_line(stdout, "The page is %s/index.html; tables and figures are beside it", x->o.out);
+    return 0;
+}
+
+static int reproduce(reproduction *x) {
+    int failed = 0, status = open_study(x);
+    if (!status && !x->a->from) status = make(x, &failed);
+    if (!status && !x->a->dry_run) status = write_report(x);
+    return status ? status : failed ? CLI_FAILURE : 0;
+}
+
+static void close_reproduction(reproduction *x) {
+    for (int i = 0; x->missing && i < x->s.n_experiments; i++) free(x->missing[i]);
+    for (int i = 0; i < x->o.n_set; i++) free((char *)x->set[i]);
+    free(x->missing);
+    free(x->set);
+    run_list_free(&x->runs);
+    study_free(&x->s);
+}
+
+int cli_reproduce(int argc, char **argv) {
+    arguments a = {0};
+    int status = cli_parse(&syntax, argc, argv, &a);
+    if (status < 0) {
+        reproduction x = {.a = &a};
+        status = reproduce(&x);
+        close_reproduction(&x);
+    }
+    free(a.changes.list);
+    return status;
+}
