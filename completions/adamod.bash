@@ -36,7 +36,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
-        'train --device' | 'compare --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'generate --device' | 'bench train --device')
+        'train --device' | 'compare --device' | 'reproduce --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'generate --device' | 'bench train --device')
             mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4")
             ;;
         'bench decode --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
@@ -52,7 +52,11 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         *' --init-from') mapfile -t COMPREPLY < <(compgen -f -- "$4") ;;
         *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
-        'compare --variant' | 'compare --seeds' | 'compare --jobs' | 'compare --minutes' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
+        'reproduce --seeds' | 'reproduce --jobs' | 'reproduce --minutes' | 'compare --variant' | 'compare --seeds' | 'compare --jobs' | 'compare --minutes' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
+        'reproduce --data' | 'reproduce --from' | 'reproduce --plan')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$4")
+            ;;
         'generate --prompt' | 'generate --tokens' | 'generate --temperature' | 'generate --top-k' | 'generate --top-p' | 'generate --seed') ;;
         'bench decode --threads' | 'bench decode --sentences' | 'bench decode --batch' | 'bench decode --rounds' | 'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
         'data '*' --mirrors')
@@ -100,7 +104,7 @@ _adamod() {
     local first=1
     [ "${COMP_WORDS[1]}" != help ] || first=2
     if [ "$COMP_CWORD" -eq "$first" ]; then
-        words='train compare report evaluate translate predict generate bench data text info optim'
+        words='train compare reproduce report evaluate translate predict generate bench data text info optim'
         [ "$first" -eq 2 ] || words+=' help --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
@@ -144,6 +148,7 @@ _adamod() {
         info) words='--json --help' ;;
         train) words='--set --out --device --init-from --resume --resume-from --reset --dry-run --keys --help' ;;
         compare) words='--vary --variant --seeds --set --out --device --jobs --minutes --dry-run --resume --no-report --help' ;;
+        reproduce) words="--seeds --quick --dry-run --out --data --device --set --jobs --minutes --from --plan --help $(echo table{2..5} figure{1..9})" ;;
         report) words='--out --record --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;

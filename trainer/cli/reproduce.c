@@ -210,10 +210,10 @@ static int make(reproduction *x, int *failed) {
                               .again = "the same command"};
     if (study_plan(&x->s, &x->o, &x->runs)) return cli_refused(COMMAND);
     if (run_list_look(&x->runs)) return cli_failed(COMMAND);
-    const int status = drop_missing(x);
-    if (status) return status;
     make_runs_print(&x->runs, &how);
     print_hours(x);
+    const int status = drop_missing(x);
+    if (status) return status;
     print_missing(x);
     fflush(stdout);
     if (x->a->dry_run || !to_do(x)) return 0;

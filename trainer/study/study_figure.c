@@ -139,7 +139,9 @@ static void write_lacking(const canvas *c, FILE *page) {
 
 static void write_figure(const canvas *c, const drawing_result *drawn, const char *link, FILE *page) {
     const study_figure *f = c->f;
-    html(page, "<section id=\"%s\">\n<h2>%s</h2>\n<figure>\n", f->name, f->name);
+    html(page, "<section id=\"%s\">\n<h2>", f->name);
+    study_write_name(page, f->name);
+    fputs("</h2>\n<figure>\n", page);
     if (drawn->svg) fprintf(page, "<div class=\"panels\">%s</div>\n", drawn->svg);
     else html(page, "<p class=\"note\">Not drawn: %s.</p>\n", drawn->why);
     html(page, "<figcaption><b>%s.</b>", f->title);

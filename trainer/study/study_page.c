@@ -67,6 +67,15 @@ static void write_head(const study_results *r, FILE *page) {
         page);
 }
 
+void study_write_name(FILE *page, const char *name) {
+    const int letters = (int)strcspn(name, "0123456789");
+    char text[128];
+    snprintf(text, sizeof text, "%.*s%s%.60s", letters < 60 ? letters : 60, name, name[letters] ? " " : "",
+             name + letters);
+    *text = report_capital(*text);
+    html_text(page, text);
+}
+
 /* ---- Experiments ------------------------------------------------------------------------------------------------- */
 
 static void write_words(const char *before, const study_list *words, FILE *page) {

@@ -60,6 +60,9 @@ int study_compare(study_cell *cell, const report_run *run, const recipe *planned
 
 /* ---- The page ---------------------------------------------------------------------------------------------------- */
 
+/* Writes a name as a heading: "table2" as "Table 2". */
+void study_write_name(FILE *page, const char *name);
+
 /* Writes a table into a directory and onto the page. link: the directory relative to the page. */
 int study_write_table(const study_results *r, const study_table *t, const char *directory, const char *link,
                       FILE *page);

@@ -130,7 +130,7 @@ static int add_run(const needs *n, study_place of, int64_t seed, run_list *out) 
     const int status =
         run_list_add(out, &r, directory, e->name, e->method[of.method].name, guess(n->s, n->o, of.experiment));
     recipe_free(&r);
-    return status;
+    return status ? adamod__context("%s:%d: ", n->s->file, e->method[of.method].line) : 0;
 }
 
 static int add_seed(const needs *n, int64_t seed, run_list *out) {

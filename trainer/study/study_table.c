@@ -71,7 +71,7 @@ static void number_text(const report_spread *x, int decimals, char *out, size_t 
              metric_number(x->std, decimals, std));
 }
 
-/* Writes the number, or why there is none; the marks follow in brackets. */
+/* Writes the number, or why there is none; the marks follow. */
 static void put_result(sheet *to, const place *p, const study_cell *c) {
     const int e = p->t->column[p->column], column = 1 + 2 * p->column;
     const marks m = marks_of(c, (int)study_seeds(p->r->s, p->r->o, e));
@@ -79,7 +79,7 @@ static void put_result(sheet *to, const place *p, const study_cell *c) {
     if (c->of.n) number_text(&c->of, decimals_of(p->r, e), number, sizeof number);
     else snprintf(number, sizeof number, "%s", c->diverged ? "diverges" : c->going ? "not over" : "not run");
     const bool empty = !c->of.n && !c->diverged;
-    sheet_put(to, p->row + 1, column, empty || !*m.text ? "%s" : "%s [%s]", number, m.text);
+    sheet_put(to, p->row + 1, column, empty || !*m.text ? "%s" : "%s; %s", number, m.text);
     if (*c->keys) sheet_note(to, p->row + 1, column, "These runs differ from the plan: %s.", c->keys);
     if (c->going) sheet_note(to, p->row + 1, column, "%d of its runs not over.", c->going);
     if (!c->n && p->r->missing && p->r->missing[e])
@@ -220,7 +220,9 @@ int study_write_table(const study_results *r, const study_table *t, const char *
     sheet *s = make_sheet(r, t), *records = make_records(r, t);
     int status =
         s && records ? sheet_save(s, records, directory, t->name) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    html(page, "<section id=\"%s\">\n<h2>%s</h2>\n", t->name, t->name);
+    html(page, "<section id=\"%s\">\n<h2>", t->name);
+    study_write_name(page, t->name);
+    fputs("</h2>\n", page);
     if (!status) status = sheet_html(s, page);
     for (int c = 0; c < t->columns.n; c++) write_test(r, t, c, page);
     fputs("<p class=\"legend\">The table as ", page);

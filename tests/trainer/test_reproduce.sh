@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# adamod reproduce: a study's runs are made once and go on after an interruption, its tables and figures say what there is and
+# what lacks, and bad input gets one line.
+# SPDX-License-Identifier: MIT
+# shellcheck source=tests/support/shell_checks.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
+"$ADAMOD" help reproduce >/dev/null 2>&1 || exit 77 # built without the trainer
+export ADAMOD_DATA=$work/no-data
+
+cat >tiny.yaml <<'END'
+name: tiny
+data: {task: numbers, train: 200, valid: 10, test: 10, sentences: 4}
+model: {kind: transformer, layers: 1, d: 16, ffn: 16, heads: 2}
+optimizer: {rule: adamod, lr: 3e-3, beta3: 0.99}
+train: {steps: 8, evaluate_every: 4, checkpoint_every: 4, histogram_dense: 3, threads: 1, backend: cpu, progress_every: 0}
+decode: {max_length: 5}
+END
+cat >plan.yaml <<'END'
+title: A tiny study
+machine: a toaster
+seeds: 2
+quick: {seeds: 1, about: This is not the study.}
+experiments:
+  numbers:
+    title: Number words
+    recipe: tiny.yaml
+    measure: exact
+    minutes: 60
+    quick: {recipe: tiny.yaml, set: [train.steps=2]}
+    methods:
+      Adam: {set: [optimizer=adam], paper: 34.62}
+      Bad: {set: [optimizer=sgd, optimizer.lr=1e15], quick: [optimizer.lr=1e14], paper: diverges}
+      AdaMod: {paper: {median: 34.81, mean: 34.9, std: 0.1}}
+    sources: {paper: [optimizer.lr], ours: [train.steps]}
+  sweep:
+    title: Number words with other beta3
+    recipe: tiny.yaml
+    measure: exact
+    seeds: 1
+    quick: {recipe: tiny.yaml, set: [train.steps=2]}
+    methods:
+      beta3 0.9: {set: [optimizer.beta3=0.9]}
+      beta3 0.99: {same: numbers/AdaMod}
+  pictures:
+    title: Pictures that are not here
+    recipe: pictures.yaml
+    measure: accuracy
+    quick: {recipe: tiny.yaml, set: [train.steps=2]}
+    methods: {AdaMod: {paper: 94.3}}
+tables:
+  table1: {title: Exact translations, rows: [Adam, Bad, AdaMod], columns: [numbers, pictures]}
+figures:
+  figure1:
+    title: Loss and learning rates
+    panels:
+      - {title: Loss, of: numbers, show: train loss, over: updates}
+      - {title: Rates, of: numbers, show: rates, lines: [AdaMod]}
+  figure2:
+    title: Other beta3
+    panels: [{title: Validation, of: sweep, show: valid loss, over: updates}]
+END
+cat >pictures.yaml <<'END'
+name: pictures
+data: {task: images, set: cifar10}
+model: {kind: resnet, blocks: '1', widths: '4'}
+train: {steps: 2, backend: cpu}
+END
+reproduce() { "$ADAMOD" reproduce --plan plan.yaml "$@"; }
+# has FILE TEXT...: it has each of the texts.
+has() {
+    local file=$1 text
+    shift
+    for text; do grep -qF -- "$text" "$file" || fail "$file lacks '$text': $(head -c 2000 "$file")"; done
+}
+
+# ---- what there is to do ----
+reproduce --dry-run >out || fail "a dry run has status $?"
+has out numbers 'data are missing' 'adamod data prepare cifar10' 'On a toaster'
+[ ! -e runs ] || fail 'a dry run made a directory'
+reproduce --dry-run figure2 >out || fail "a dry run of a figure has status $?"
+grep -E '^in all +2 +0 +0 +2 ' out >/dev/null || fail "figure2 needs two runs: $(cat out)"
+
+# ---- an interruption, then the rest ----
+status=0
+"$ADAMOD" reproduce --plan plan.yaml --set train.steps=3000 --out stopped figure2 >stopped.out 2>stopped.err &
+pid=$!
+soon has_lines 20 stopped/numbers/adamod-seed-1/metrics.jsonl || fail 'the first run does not begin'
+refused 1 'in use by another process' "$ADAMOD" reproduce --plan plan.yaml --set train.steps=3000 --out stopped figure2
+kill -TERM $pid
+wait $pid || status=$?
+[ $status -eq 143 ] || fail "an interrupted command has status $status: $(cat stopped.err)"
+[ ! -e stopped/index.html ] || fail 'an interrupted command writes a page'
+has stopped.err 'the same command goes on'
+reproduce --set train.steps=3000 --out stopped --dry-run figure2 >out
+grep -E '^numbers +1 +0 +1 ' out >/dev/null || fail "the run is not begun: $(cat out)"
+reproduce --set train.steps=3000 --minutes 0.0001 --out stopped figure2 >out 2>err || fail "--minutes has status $?: $(cat err)"
+has err 'the time is up'
+has stopped/index.html 'A tiny study' 'figure2'
+
+# ---- all ----
+reproduce --jobs 2 >out 2>err || fail "the study has status $?: $(cat err)"
+has out 'The page is runs/paper/index.html'
+has runs/paper/tables/table1.md '| Bad | diverges | diverges |' '34.81 (34.90 ± 0.10)' 'not run' 'adamod data prepare cifar10'
+has runs/paper/tables/table1.csv 'experiment,method,metric' 'numbers,Adam,exact,2,2,0,' 'numbers,Bad,exact,2,0,2,'
+has runs/paper/tables/table1.tex 'toprule' 'diverges'
+has runs/paper/index.html '<h1>A tiny study</h1>' 'optimizer.beta3=0.9' 'Where its values come from' 'data are missing'
+[ ! -e runs/paper/sweep/beta3-0.99-seed-1 ] || fail 'a run of another experiment is made twice'
+[ -e runs/paper/sweep/beta3-0.9-seed-1 ] && [ ! -e runs/paper/sweep/beta3-0.9-seed-2 ] || fail 'the sweep has not one seed'
+if command -v gnuplot >/dev/null; then
+    [ -s runs/paper/figures/figure1.svg ] && [ -s runs/paper/figures/figure2.svg ] || fail 'figures are missing'
+    has runs/paper/index.html '<svg'
+fi
+before=$(stat -c %Y runs/paper/numbers/adam-seed-1/result.json)
+reproduce >out 2>err || fail "a second time has status $?: $(cat err)"
+[ "$(stat -c %Y runs/paper/numbers/adam-seed-1/result.json)" = "$before" ] || fail 'a run that is over is made again'
+[ ! -s err ] || fail "nothing is to do, but it says $(cat err)"
+
+# ---- recorded runs ----
+mkdir -p recorded/numbers
+for run in adam-seed-1 adamod-seed-2; do
+    cp -r runs/paper/numbers/$run recorded/numbers
+    rm -rf recorded/numbers/$run/checkpoints
+done
+sed -i 's/^  steps: 8/  steps: 4/; s/^  train: 200/  train: 100/' recorded/numbers/adam-seed-1/recipe.yaml
+reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
+has page/tables/table1.md '; 1 of 2 seeds; 4 of 8 updates; other data' 'data.train=100' '| Bad | not run | diverges |'
+has page/index.html '2 of 9 runs are over' 'Not run: Bad of Number words'
+[ ! -e recorded/index.html ] || fail '--from writes into the recorded runs'
+
+# ---- --quick says that it is not the study ----
+reproduce --quick --jobs 1 table1 >out 2>err || fail "--quick has status $?: $(cat err)"
+has runs/paper-quick/index.html 'This is not the study.'
+has runs/paper-quick/tables/table1.csv 'numbers,AdaMod,exact,1,1,0,'
+
+# ---- without gnuplot ----
+mkdir bare
+reproduce=$(command -v "$ADAMOD")
+PATH=$work/bare "$reproduce" reproduce --plan plan.yaml --from recorded --out bare/page >out 2>err || fail "without gnuplot: $(cat err)"
+has bare/page/index.html 'Not drawn'
+has bare/page/tables/table1.md AdaMod
+
+# ---- bad input ----
+refused 2 "did you mean 'table1'?" "$ADAMOD" reproduce --plan plan.yaml tabel1
+refused 1 'No such file' "$ADAMOD" reproduce --plan nowhere.yaml
+refused 1 'runs/paper/numbers/adam-seed-1 is a run of another recipe: model.d is 32, but was 16' \
+    "$ADAMOD" reproduce --plan plan.yaml --set model.d=32 numbers
+sed 's/measure: exact/mesure: exact/' plan.yaml >broken.yaml
+refused 1 'broken.yaml:9: no such key: mesure; did you mean measure?' "$ADAMOD" reproduce --plan broken.yaml
+sed 's/optimizer.beta3=0.9\]/optimizer.beta3=9]/' plan.yaml >broken.yaml
+refused 2 'broken.yaml:24: beta3 0.9: ' "$ADAMOD" reproduce --plan broken.yaml --out other
+[ ! -e other ] || fail 'a broken plan makes a directory'
+touch file
+refused 1 'file' "$ADAMOD" reproduce --plan plan.yaml --from recorded --out file/page
+
+# ---- the paper: every method passes the checks, in full and with --quick ----
+"$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/paper.yaml" --dry-run >out || fail 'the paper is refused'
+has out 'in all' 'adamod data prepare wmt14-en-de'
+"$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/paper.yaml" --quick --dry-run >out || fail 'the quick paper is refused'
+finish
