@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every key of a recipe of the paper's has the source of its value beside it, one that the head of the file explains.
+"""Every key of a recipe of the paper's has the source of its value beside it, one that the head of the file explains, and
+recipes/paper.yaml has the same sources.
 
 SPDX-License-Identifier: MIT
 """
@@ -9,6 +10,7 @@ import re
 import sys
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
+STUDY = os.path.join(ROOT, "recipes", "paper.yaml")
 SOURCES = ("paper", "authors", "AWD-LSTM", "fairseq", "AdaBound", "ours")
 KEY = re.compile(r"^( *)([a-z_0-9]+):(?: +([^#]*?))? *(?:# (.*))?$")
 EXPLAINED = re.compile(r"^#   (\S+) +\S")
@@ -37,7 +39,7 @@ def faults(path):
         yield 1, "no keys"
     used = set()
     for number, key, comment in keys:
-        source = re.split(r"[: ]", comment)[0]
+        source = source_of(comment)
         if source not in SOURCES:
             yield number, f"{key} has no source, expected one of {', '.join(SOURCES)} behind it"
         elif source not in explained:
@@ -47,22 +49,64 @@ def faults(path):
         yield 1, f"the head explains '{source}', which no key has"
 
 
+def source_of(comment):
+    return re.split(r"[: ]", comment)[0]
+
+
+def experiments(text):
+    """(line, recipe, {key: source}) of every experiment of a study; a key may have "of METHOD" behind it."""
+    part = re.search(r"^experiments:\n(.*?)(?=^\S)", text, re.MULTILINE | re.DOTALL)
+    for match in re.finditer(r"^  (\S+):\n((?:(?:    .*)?\n)+)", part[1], re.MULTILINE):
+        recipe = re.search(r"^    recipe: (\S+)$", match[2], re.MULTILINE)[1]
+        block = re.search(r"^    sources:\n((?:      .*\n)+)", match[2], re.MULTILINE)
+        sources = {}
+        for name, keys in re.findall(r"^      (\S+): \[(.*?)\]", block[1] if block else "", re.MULTILINE | re.DOTALL):
+            sources.update({" ".join(key.split()): name for key in keys.split(",")})
+        yield text.count("\n", 0, part.start(1) + match.start()) + 1, recipe, sources
+
+
+def study_faults(path):
+    """The first experiment of each recipe says what the recipe says; others of the same recipe say nothing."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    seen = set()
+    for line, recipe, sources in experiments(text):
+        said = {key: source_of(comment) for _, key, comment in read(os.path.join(os.path.dirname(path), recipe))[1]}
+        own = {key: name for key, name in sources.items() if " of " not in key}
+        for key in sorted(set(said) | set(own) if recipe not in seen else own):
+            if said.get(key) != own.get(key):
+                yield line, f"the source of {key} is {own.get(key)}, but {said.get(key)} in {recipe}"
+        for key in sorted(set(sources) - set(own)):
+            if sources[key] not in SOURCES:
+                yield line, f"the source of {key} is {sources[key]}, expected one of {', '.join(SOURCES)}"
+        seen.add(recipe)
+    if len(seen) < 8:
+        yield 1, f"{len(seen)} recipes, expected the paper's 8"
+
+
 def papers():
     """The recipes of the paper's experiments say so in their first lines."""
     for path in sorted(glob.glob(os.path.join(ROOT, "recipes", "*.yaml"))):
         with open(path, encoding="utf-8") as file:
             head = file.read(300)
-        if re.search(r"as the AdaMod paper trains it|of the AdaMod paper", head):
+        if path != STUDY and re.search(r"as the AdaMod paper trains it|of the AdaMod paper", head):
             yield path
+
+
+def show(path, found):
+    count = 0
+    for line, why in found:
+        count += 1
+        print(f"{os.path.relpath(path, ROOT)}:{line}: {why}")
+    return count
 
 
 def main():
     bad = checked = 0
     for path in papers():
         checked += 1
-        for line, why in faults(path):
-            bad += 1
-            print(f"{os.path.relpath(path, ROOT)}:{line}: {why}")
+        bad += show(path, faults(path))
+    bad += show(STUDY, study_faults(STUDY))
     print(f"{checked} recipes, {bad} faults")
     return 1 if bad or checked < 8 else 0
 
