@@ -11,6 +11,7 @@
 #include "report/variants.h"
 #include "study/record.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -211,7 +212,48 @@ TEST(leftovers_are_removed) {
     CHECK_INT(access(below("records/again.tmp"), F_OK), -1);
 }
 
+/* Reads a run of results/, named METHOD-seed-N. */
+static void check_kept(const char *run) {
+    report_run r;
+    long bytes = 0;
+    if (!CHECK_INT(report_run_read(&r, run, NULL, 0), 0)) {
+        printf("  %s\n", adamod__last_message());
+        return;
+    }
+    const char *seed = strstr(run, "-seed-"), *recipe_seed = report_pairs_find(&r.recipe, "train.seed");
+    if (!CHECK(seed && recipe_seed && strcmp(seed + 6, recipe_seed) == 0)) printf("  %s\n", run);
+    CHECK(report_fate_of(&r) == REPORT_FINISHED || report_fate_of(&r) == REPORT_DIVERGED);
+    CHECK(r.has_data && r.n_machines > 0 && r.n_metrics > 0);
+    for (int i = 0; i < FILES; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", run, files[i]);
+        if (size_of(path) > 0) bytes += size_of(path);
+    }
+    if (!CHECK(bytes < 100000)) printf("  %s has %ld bytes\n", run, bytes);
+    CHECK(!strstr(r.recipe_text, ": /") && !strstr(r.recipe_text, ": \"/"));
+    report_run_free(&r);
+}
+
+TEST(the_runs_of_the_repository_can_be_read) {
+    char path[600];
+    struct dirent **entry;
+    int runs = 0;
+    snprintf(path, sizeof path, "%s/results", source_dir());
+    const int n = scandir(path, &entry, NULL, alphasort);
+    for (int i = 0; i < n; free(entry[i++])) {
+        char **found;
+        int k = 0;
+        if (strchr(entry[i]->d_name, '.')) continue;
+        snprintf(path, sizeof path, "%s/results/%s", source_dir(), entry[i]->d_name);
+        if (!CHECK_INT(report_runs_find(path, &found, &k), 0)) continue;
+        for (runs += k; k--; free(found[k])) check_kept(found[k]);
+        free(found);
+    }
+    if (n >= 0) free(entry);
+    CHECK(runs >= 4);
+}
+
 RUN_TESTS(ENTRY(a_recorded_run_is_read_as_the_run_is), ENTRY(a_recorded_run_is_small_and_names_no_place),
           ENTRY(recording_a_record_changes_nothing), ENTRY(many_evaluations_keep_the_best_and_the_last),
           ENTRY(an_older_run_is_recorded), ENTRY(what_cannot_be_recorded_is_refused), ENTRY(a_failure_leaves_nothing),
-          ENTRY(leftovers_are_removed))
+          ENTRY(leftovers_are_removed), ENTRY(the_runs_of_the_repository_can_be_read))
