@@ -43,7 +43,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'bench decode --shape') mapfile -t COMPREPLY < <(compgen -W 'tiny small base' -- "$4") ;;
         'bench decode --precision') mapfile -t COMPREPLY < <(compgen -W 'full tf32 mixed' -- "$4") ;;
         'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm' -- "$4") ;;
-        *' --set' | 'compare --vary')
+        *' --set' | 'compare --vary' | 'compare --tune')
             compopt -o nospace
             mapfile -t COMPREPLY < <(compgen -W "$(_adamod_keys "$1")" -- "$4")
             ;;
@@ -51,8 +51,9 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         *' --reset') mapfile -t COMPREPLY < <(compgen -W 'optimizer options data' -- "$4") ;;
         *' --init-from') mapfile -t COMPREPLY < <(compgen -f -- "$4") ;;
         *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
+        'compare --split') mapfile -t COMPREPLY < <(compgen -W 'auto valid test' -- "$4") ;;
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
-        'reproduce --seeds' | 'reproduce --jobs' | 'reproduce --minutes' | 'compare --variant' | 'compare --seeds' | 'compare --jobs' | 'compare --minutes' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
+        'reproduce --seeds' | 'reproduce --jobs' | 'reproduce --minutes' | 'compare --variant' | 'compare --seeds' | 'compare --jobs' | 'compare --minutes' | 'compare --metric' | 'compare --started' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
         'reproduce --data' | 'reproduce --from' | 'reproduce --plan')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
@@ -147,7 +148,7 @@ _adamod() {
     case $command in
         info) words='--json --help' ;;
         train) words='--set --out --device --init-from --resume --resume-from --reset --dry-run --keys --help' ;;
-        compare) words='--vary --variant --seeds --set --out --device --jobs --minutes --dry-run --resume --no-report --help' ;;
+        compare) words='--vary --variant --tune --seeds --set --out --device --jobs --minutes --metric --split --started --drop-checkpoints --dry-run --resume --show --no-report --help' ;;
         reproduce) words="--seeds --quick --dry-run --out --data --device --set --jobs --minutes --from --plan --help $(echo table{2..5} figure{1..9})" ;;
         report) words='--out --record --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;

@@ -2,7 +2,7 @@
 # The scripts that users run first, with programs in front of the real ones that play other machines: bootstrap asks for
 # a package where a program would not link, whatever headers there are, and says so if that did not help; build shows
 # what it does, with a terminal and without, and leaves CUDA code alone where there is no GPU; test runs
-# stages side by side; rivals makes the runs of a grid that are not there yet; hooks hold back what git should not commit.
+# stages side by side; hooks hold back what git should not commit.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -118,83 +118,6 @@ rm "$work/tidied"
 [ "$(tail -n 1 "$work/out")" = '2 passed, 1 failed' ] || { cat "$work/out" && fail "a stage that was killed counts otherwise"; }
 rm "$work/bin/clang-format-14"
 echo "ok test runs two stages side by side"
-
-# ---- rivals ----
-
-# Plays the program: a run ends at a loss that its name tells, writes down what it was asked for, and with the runs of another
-# rule beside it sees that they share the pool.
-program adamod <<'END'
-if [ "$1" = optim ]; then
-    case $3 in
-        adam) echo '{"options": [{"name": "lr"}, {"name": "bound"}]}' ;;
-        lion) echo '{"options": [{"name": "lr"}]}' ;;
-        *) echo "adamod: optim list: no rule '$3'" >&2 && exit 2 ;;
-    esac
-    exit
-fi
-while [ $# -gt 0 ]; do
-    [ "$1" != --out ] || out=$2
-    [ "$1" != --variant ] || { name=${2%%:*} && echo "$2" >>"$WORK/asked"; }
-    shift
-done
-mkdir -p "$out/$name/checkpoints"
-echo '{"metrics": [{"name": "loss", "label": "loss", "decimals": 3, "better": "lower"},
-    {"name": "bleu", "label": "BLEU", "scale": 100, "better": "higher"}]}' >"$out/$name/task.json"
-touch "$WORK/alive-$name"
-case $name in # the runs of the first learning rate wait for one another, whatever their rule is
-    *-0.1-seed-1 | lion-cold-0.01-seed-1)
-        for i in $(seq 3000); do
-            [ "$(ls "$WORK"/alive-*-0.1-seed-1 "$WORK"/alive-lion-cold-0.01-seed-1 2>/dev/null | wc -l)" -lt 3 ] || break
-            sleep 0.02
-        done
-        [ "$i" -lt 3000 ] || exit 1
-        ;;
-esac
-case $name in
-    *${KILLED:-nothing}*) exit 1 ;;
-    adam-none-cold-0.1-*) echo '{"status": "diverged", "valid": {"loss": null}}' ;;
-    adam-none-*) echo '{"status": "finished", "valid": {"loss": 3.5, "bleu": 0.01}}' ;;
-    *-seed-2) echo '{"status": "finished", "valid": {"loss": 0.75, "bleu": 0.5}}' ;;
-    *-0.1-* | lion-cold-0.01-*) echo '{"status": "finished", "valid": {"loss": 0.5, "bleu": 0.25}}' ;;
-    *) echo '{"status": "finished", "valid": {"loss": 1, "bleu": 0.125}}' ;;
-esac >"$out/$name/result.json"
-END
-echo 'name: x' >"$work/recipe.yaml"
-rivals() {
-    : >"$work/asked"
-    scripts/rivals --program "$work/bin/adamod" --recipe "$work/recipe.yaml" --out "$work/grid" --warmup 0 --rules adam,lion \
-        --lr 0.1,1 "$@" >"$work/out" 2>"$work/err"
-}
-! KILLED=lion-cold-0.1-seed-1 rivals --jobs 3 || fail "rivals is content with a run that failed"
-grep -q '^rivals: 1 runs failed' "$work/err" || { cat "$work/err" && fail "no word about the run that failed"; }
-[ "$(wc -l <"$work/asked")" -eq 6 ] || fail "not every run was made: $(cat "$work/asked")"
-grep -qx 'lion-cold-0.01-seed-1: optimizer.rule=lion optimizer.lr=0.01 optimizer.schedule.lr=constant' "$work/asked" ||
-    fail "a run is asked for otherwise: $(cat "$work/asked")"
-rivals || { cat "$work/err" && fail "rivals goes on"; }
-[ "$(cut -d: -f1 "$work/asked")" = lion-cold-0.1-seed-1 ] || fail "what is there is made again: $(cat "$work/asked")"
-rivals --seeds 2 --started 0.9 --full --csv "$work/csv" || { cat "$work/err" && fail "rivals with another seed"; }
-[ "$(wc -l <"$work/asked")" -eq 6 ] && [ "$(grep -c 'seed-2:' "$work/asked")" -eq 6 ] || fail "another seed makes other runs"
-diff - "$work/out" <<'END' || fail "the tables of rivals"
-| rule | bound | lr | loss | started: rates, runs |
-|---|---|---|---|---|
-| `adam` | none | 1 | 3.500 ± 0.000 | 0/2, 0/4 |
-| `adam` | momental | 0.1 | 0.625 ± 0.177 | 1/2, 3/4 |
-| `lion` | – | 0.01 | 0.625 ± 0.177 | 2/2, 4/4 |
-
-| rule | factor | bound | 0.1 | 1 |
-|---|---|---|---|---|
-| `adam` | 1 | none | diverged | 3.50 |
-| `adam` | 1 | momental | **0.62** | 1 of 2 |
-| `lion` | 0.1 | – | **0.62** | **0.62** |
-END
-[ "$(grep -c finished "$work/csv")" -eq 10 ] || fail "rivals --csv: $(cat "$work/csv")"
-rivals --show --seeds 2 --metric bleu && [ ! -s "$work/asked" ] || fail "rivals --show runs something"
-grep -q '^| `lion` | – | 0.01 | 37.50 ±' "$work/out" || { cat "$work/out" && fail "more is better of BLEU"; }
-! rivals --rules adm || fail "rivals takes a rule that there is not"
-echo 'name: y' >"$work/recipe.yaml"
-! rivals || fail "rivals takes the runs of another recipe"
-grep -q '^rivals: .* has runs with another recipe: choose another --out$' "$work/err" || { cat "$work/err" && fail "no reason"; }
-echo "ok rivals"
 
 # ---- examples/slurm.sh ----
 

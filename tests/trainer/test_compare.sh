@@ -74,4 +74,64 @@ grep -q '^adamod: interrupted: 0 of 2 runs are over; the same command and --resu
 compare tiny.yaml --out shared --vary optimizer=adam,sgd --no-report --resume --jobs 2 >/dev/null 2>err || fail "it does not go on: $(cat err)"
 grep -q finished shared/adam/result.json && grep -q finished shared/sgd/result.json || fail "it did not end"
 
+# ---- a tuned key ----
+
+tuned=(--out tuned --metric loss --split valid --started 3.2 --drop-checkpoints --seeds 2
+    --variant 'Adam: optimizer=adam' --variant 'SGD: optimizer=sgd optimizer.lr=0.5,1e9' --tune optimizer.lr=1e-4,1e-2)
+compare tiny.yaml "${tuned[@]}" --jobs 2 >said 2>err || fail "--tune: $(cat err)"
+grep -q finished tuned/adam-lr-1e-4-seed-2/result.json || fail "no run of each value: $(ls tuned)"
+grep -q diverged tuned/sgd-lr-1e9-seed-1/result.json || fail "a variant has no values of its own: $(ls tuned)"
+[ ! -e tuned/adam-lr-1e-4-seed-2/checkpoints ] || fail "--drop-checkpoints keeps them"
+grep -Eq '^Adam +1e-2 +[0-9.]+ \([0-9.]+ ± [0-9.]+\) +1 of 2, 2 of 4$' said || fail "the table of best values: $(cat said)"
+grep -Eq '^SGD +0.5 +' said || fail "a value with which a run diverged is best: $(cat said)"
+grep -q '^| SGD | 1e9 | diverged<sup>1</sup> |$' tuned/report-tables/values.md || fail "every value: $(cat tuned/report-tables/values.md)"
+[ "$(grep -c ',loss,valid,' tuned/report-tables/results.csv)" -eq 4 ] || fail "the CSV: $(cat tuned/report-tables/results.csv)"
+grep -q '^,Adam,1e-2,1,loss,valid,,2,0,' tuned/report-tables/results.csv || fail "the CSV: $(cat tuned/report-tables/results.csv)"
+grep -q '\\toprule' tuned/report-tables/results.tex || fail "no LaTeX"
+for file in report.html curves.html; do grep -q '</html>' tuned/$file || fail "no page tuned/$file"; done
+if command -v gnuplot >/dev/null; then
+    [ -s tuned/report-figures/tuned-1-1.svg ] || fail "no figure of values"
+    grep -q 'aria-label="validation loss against lr' tuned/report.html || fail "the page has no figure"
+fi
+compare tiny.yaml "${tuned[@]}" --show --no-report --metric bleu --split test >said 2>err || fail "--show: $(cat err)"
+grep -q 'test BLEU' said || fail "another metric: $(cat said)"
+refused 1 "--metric is 'blue', expected one of loss, " "$ADAMOD" compare tiny.yaml "${tuned[@]}" --show --metric blue
+refused 2 "--tune 'optimizer.lr': expected KEY=A,B,.." "$ADAMOD" compare tiny.yaml --tune optimizer.lr
+refused 2 'more than one --tune' "$ADAMOD" compare tiny.yaml --tune optimizer.lr=1 --tune optimizer.beta1=0.9
+refused 2 "--started is 'x', expected a number" "$ADAMOD" compare tiny.yaml --started x
+# a table of recipes
+compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --resume >said 2>err || fail "a table of recipes: $(cat err)"
+grep -Eq '^variant +tiny: test exact % +small-one: test exact %$' said || fail "its heads: $(cat said)"
+for file in both/report.html both/tiny/report.html both/small-one/report.html; do grep -q '</html>' $file || fail "no page $file"; done
+grep -q 'href="small-one/report.html"' both/report.html || fail "no link to the page of a recipe"
+
+# ---- scripts/rivals ----
+
+if command -v python3 >/dev/null; then
+    rivals() { "$SOURCE_DIR/scripts/rivals" --program "$ADAMOD" --recipe tiny.yaml --out grid --warmup 0 --rules adam,lion --lr 1e-3,1e-2 --steps 4 "$@" >said 2>err; }
+    rivals || fail "rivals: $(cat err)"
+    [ "$(ls -d grid/*-seed-1 | wc -l)" -eq 6 ] || fail "its runs: $(ls grid)"
+    grep -q 'lr: 0.0001' grid/lion-cold-lr-0.0001-seed-1/recipe.yaml || fail "the factor of lion"
+    touch -d '2 days ago' grid/*/result.json
+    rivals --seeds 2 --started 9 --full --jobs 2 || fail "rivals with another seed: $(cat err)"
+    [ -z "$(find grid -path '*seed-1/result.json' -mtime -1)" ] || fail "what is there is made again"
+    sed -E 's/[0-9]+\.[0-9]{2,}/N/g' said >tables
+    diff - tables <<'END' || fail "the tables of rivals"
+| rule | bound | lr | loss | started: rates, runs |
+|---|---|---|---|---|
+| `adam` | none | N | N ± N | 2/2, 4/4 |
+| `adam` | momental | N | N ± N | 2/2, 4/4 |
+| `lion` | – | N | N ± N | 2/2, 4/4 |
+
+| rule | factor | bound | N | N |
+|---|---|---|---|---|
+| `adam` | 1 | none | **N** | **N** |
+| `adam` | 1 | momental | **N** | **N** |
+| `lion` | 0.1 | – | **N** | **N** |
+END
+    ! rivals --rules adm || fail "rivals takes a rule that there is not"
+    ! rivals --steps 5 || fail "rivals takes the runs of another recipe"
+    grep -q 'is a run of another recipe: train.steps is 5, but was 4' err || fail "no reason: $(cat err)"
+fi
+
 finish

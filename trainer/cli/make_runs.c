@@ -13,6 +13,7 @@
 #include "train/progress.h"
 #include "train/run.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -114,6 +115,17 @@ static int make_run(void *context, int job) {
     return result.status == TRAIN_DIVERGED ? 0 : status;
 }
 
+static void drop_checkpoints(const char *directory) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/checkpoints", directory);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (e->d_name[0] != '.') (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d) closedir(d);
+    (void)rmdir(path);
+}
+
 /* A run that was killed has not said that it is over. */
 static void end_run(void *context, int job, int status) {
     maker *m = context;
@@ -122,6 +134,7 @@ static void end_run(void *context, int job, int status) {
     if (status == 0) e->state = RUN_IS_OVER;
     else if (run_was_saved(e->directory)) e->state = RUN_IS_BEGUN;
     e->spent = run_seconds(e->directory);
+    if (status == 0 && m->o->drop) drop_checkpoints(e->directory);
     tell_times(m);
 }
 

@@ -16,6 +16,7 @@ typedef struct make_options {
     const char *out;     /* directory of all runs; it is made, and locked until they end */
     int64_t jobs;        /* at the same time; 0 is 1 */
     double minutes;      /* most; 0: no limit */
+    bool drop;           /* delete the checkpoints of each run that is over */
     const char *again;   /* how to go on: "the same command and --resume" */
 } make_options;
 

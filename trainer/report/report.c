@@ -36,8 +36,7 @@ int report_write(const char *const *runs, int n, const metric *known, int n_know
     return status;
 }
 
-/* The width of the terminal; 120 without one. */
-static int terminal_width(void) {
+int report_width(void) {
     struct winsize window;
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col) return window.ws_col;
     return 120;
@@ -58,7 +57,7 @@ static int print_table(const report *r) {
     if (report_table_make(&table, r)) return -1;
     if (r->number) printf("\n");
     if (r->of > 1) text_line(stdout, "Task: %s", *r->run[0].task ? r->run[0].task : "not known");
-    report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
+    report_table_print(&table, stdout, report_width(), isatty(STDOUT_FILENO) != 0);
     print_signatures(r);
     ranking_print(r, stdout);
     report_table_free(&table);

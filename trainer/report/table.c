@@ -48,8 +48,7 @@ void report_number(double x, int digits, char *out, size_t size) {
     else snprintf(out, size, "%s", metric_number(x, digits, number));
 }
 
-/* Writes "median (mean ± std)", as in the paper; one number for one run, or for equal whole numbers. */
-static void print_spread(const report_spread *s, int digits, double unit, char *out, size_t size) {
+void report_spread_text(const report_spread *s, int digits, double unit, char *out, size_t size) {
     char median[28], mean[28], std[28];
     if (s->n == 0) {
         snprintf(out, size, "–");
@@ -104,7 +103,8 @@ static void fill(report_table *t, const report *r, double unit, const char *unit
         for (int i = 0; i < r->n_variants; i++) {
             const report_variant *v = &r->variant[i];
             char *cell = cell_at(t, i + 1, k);
-            if (c >= 0) print_spread(&v->of[c], r->column[c].decimals, c == REPORT_SECONDS ? unit : 1, cell, CELL);
+            if (c >= 0)
+                report_spread_text(&v->of[c], r->column[c].decimals, c == REPORT_SECONDS ? unit : 1, cell, CELL);
             else if (k) print_runs(v, cell, CELL);
             else print_name(v->name, cell, CELL);
         }

@@ -131,6 +131,10 @@ double report_time_unit(double most_seconds, const char **name);
 /* Formats x with `digits` decimals; whole numbers as "12,345", large ones as "1.23e+09". */
 void report_number(double x, int digits, char *out, size_t size);
 
+/* Writes "median (mean ± std)", as in the paper; one number for one run, or for equal whole numbers; "–": none. Numbers are
+ * divided by unit. */
+void report_spread_text(const report_spread *s, int digits, double unit, char *out, size_t size);
+
 /* Upper case of an ASCII letter. */
 char report_capital(char c);
 
@@ -147,6 +151,8 @@ void report_column_head(const report *r, int column, const char *time_unit, char
 int report_table_make(report_table *out, const report *r);
 const char *report_table_cell(const report_table *t, int row, int column);
 void report_table_free(report_table *t);
+/* The width of the terminal; 120 without one. */
+int report_width(void);
 /* Prints the table in `width` characters if it can. may_cut: may remove means and deviations from the table. */
 void report_table_print(report_table *t, FILE *out, int width, bool may_cut);
 

@@ -21,6 +21,7 @@ static void free_entry(run_entry *e) {
     free(e->directory);
     free(e->group);
     free(e->variant);
+    free(e->value);
     free(e->label);
 }
 
@@ -75,13 +76,16 @@ int run_list_add(run_list *p, recipe *r, const char *directory, const char *grou
     return 0;
 }
 
-int run_list_label(run_list *p, const char *label) {
-    char *copy = strdup(label);
+static int replace(char **text, const char *by) {
+    char *copy = strdup(by);
     if (!copy) return fail_memory();
-    free(p->at[p->n - 1].label);
-    p->at[p->n - 1].label = copy;
+    free(*text);
+    *text = copy;
     return 0;
 }
+
+int run_list_label(run_list *p, const char *label) { return replace(&p->at[p->n - 1].label, label); }
+int run_list_value(run_list *p, const char *value) { return replace(&p->at[p->n - 1].value, value); }
 
 /* ---- what is there ---- */
 

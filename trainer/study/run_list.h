@@ -18,6 +18,7 @@ typedef struct run_entry {
     char *directory;
     char *group;   /* what it is compared within: a recipe or an experiment */
     char *variant; /* what it is compared as: "Adam" */
+    char *value;   /* of the key that is tuned; NULL: none is */
     char *label;   /* for people: "cifar10-resnet34: Adam, seed 2" */
     uint64_t seed;
     double seconds; /* its time as a guess from elsewhere; NAN: none */
@@ -33,8 +34,9 @@ typedef struct run_list {
 /* Adds a run; takes the recipe, which is left empty. Fails if the recipe does not pass recipe_check, or if another run has
  * the directory. directory, group, variant: copied; group may be "". The label is "GROUP: VARIANT, seed N". */
 int run_list_add(run_list *p, recipe *r, const char *directory, const char *group, const char *variant, double seconds);
-/* Replaces the label of the run added last. */
+/* Replace the label or the value of the run added last. */
 int run_list_label(run_list *p, const char *label);
+int run_list_value(run_list *p, const char *value);
 void run_list_remove(run_list *p, int index);
 void run_list_free(run_list *p);
 

@@ -1,0 +1,151 @@
+/* Standings: which value of a tuned key is the best, by which data, what counts as a win, and what is shown of runs that
+ * diverged or are not over.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "check.h"
+#include "run_folders.h"
+#include "small_recipe.h"
+#include "study/standings.h"
+#include "tasks/tasks.h"
+#include "core/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define OWNED_LIST __attribute__((cleanup(run_list_free))) run_list
+#define OWNED_STANDINGS __attribute__((cleanup(standings_free))) standings
+
+static const char text[] = "name: tiny\ndata: {task: numbers}\nmodel: {layers: 1, d: 16, heads: 2}\n"
+                           "optimizer: {rule: adam, lr: 0.1}\ntrain: {steps: 40}\n";
+
+/* How a run ended: its loss and exact translations by validation, those by the test; training loss. */
+typedef struct end {
+    const char *variant, *value;
+    int seed;
+    const char *status; /* NULL: it is not over */
+    double loss, exact, test_exact, training;
+} end;
+
+static void write_result(const char *directory, const end *e, const recipe *r) {
+    FILE *file = create(directory, "recipe.yaml");
+    recipe_write(r, file);
+    fclose(file);
+    if (!e->status) return;
+    file = create(directory, "result.json");
+    fprintf(file, "{\"status\":\"%s\",\"step\":40,\"seconds\":1,\"training_loss\":%g", e->status, e->training);
+    if (strcmp(e->status, "finished") == 0) {
+        fprintf(file, ",\"valid\":{\"kind\":\"valid\",\"step\":40,\"loss\":%g,\"exact\":%g}", e->loss, e->exact);
+        fprintf(file, ",\"test\":{\"kind\":\"test\",\"step\":40,\"loss\":%g,\"exact\":%g}", e->loss, e->test_exact);
+    }
+    fprintf(file, "}\n");
+    fclose(file);
+}
+
+static void add(run_list *p, const char *folder, const end *e) {
+    char assignment[64];
+    OWNED_RECIPE r = {0};
+    const char *directory = below("%s-%s-%s-%d", folder, e->variant, e->value ? e->value : "", e->seed);
+    CHECK(recipe_defaults(&r, tasks_all) == 0 && recipe_parse(&r, text, strlen(text), "tiny.yaml") == 0);
+    snprintf(assignment, sizeof assignment, "train.seed=%d", e->seed);
+    CHECK_INT(recipe_set(&r, assignment), 0);
+    snprintf(assignment, sizeof assignment, "name=%s", e->variant);
+    CHECK_INT(recipe_set(&r, assignment), 0);
+    write_result(directory, e, &r);
+    CHECK_INT(run_list_add(p, &r, directory, "", e->variant, NAN), 0);
+    if (e->value) CHECK_INT(run_list_value(p, e->value), 0);
+    p->at[p->n - 1].state = e->status ? RUN_IS_OVER : RUN_IS_NEW;
+}
+
+static void add_all(run_list *p, const char *folder, const end *ends, int n) {
+    for (int i = 0; i < n; i++) add(p, folder, &ends[i]);
+}
+#define ADD(p, folder, ends) add_all(p, folder, ends, (int)(sizeof(ends) / sizeof *(ends)))
+
+static const standings_options tuned = {.metric = "exact", .tuned = "optimizer.lr", .started = NAN};
+
+TEST(chooses_by_validation) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const end ends[] = {{"a", "1", 1, "finished", 1, 0.5, 0.1, 9}, /* best by validation */
+                        {"a", "2", 1, "finished", 1, 0.4, 0.9, 1}, /* best by the test data, and by training loss */
+                        {"a", "3", 1, "diverged", 0, 0, 0, 0},     {"a", "4", 1, NULL, 0, 0, 0, 0},
+                        {"b", "1", 1, "diverged", 0, 0, 0, 0},     {"b", "2", 1, NULL, 0, 0, 0, 0}};
+    ADD(&p, "valid", ends);
+    if (!CHECK_INT(standings_make(&s, &p, &tuned, KNOWN), 0)) return;
+    CHECK_INT(s.n_variants, 2);
+    const standing *a = standings_at(&s, 0, 0);
+    CHECK_INT(a->n, 4);
+    CHECK_INT(a->best, 0);
+    CHECK(s.metric[0].test);
+    CHECK_CLOSE(a->value[0].spread.mean, 10, 1e-6); /* shown is the test data, in percent */
+    CHECK(standings_is_best(&s, &p.at[0]) && !standings_is_best(&s, &p.at[1]));
+    CHECK_INT(a->value[2].diverged, 1);
+    CHECK_INT(a->value[3].finished + a->value[3].diverged, 0);
+    CHECK_INT(standings_at(&s, 0, 1)->best, -1);
+}
+
+TEST(all_seeds_must_finish) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const end ends[] = {{"a", "1", 1, "finished", 1, 0.9, 0.9, 1}, {"a", "1", 2, "diverged", 0, 0, 0, 0},
+                        {"a", "2", 1, "finished", 1, 0.2, 0.2, 1}, {"a", "2", 2, "finished", 1, 0.4, 0.4, 1},
+                        {"a", "3", 1, "finished", 1, 0.9, 0.9, 1}, {"a", "3", 2, NULL, 0, 0, 0, 0}};
+    ADD(&p, "seeds", ends);
+    if (!CHECK_INT(standings_make(&s, &p, &tuned, KNOWN), 0)) return;
+    CHECK_INT(standings_at(&s, 0, 0)->best, 1);
+    CHECK_CLOSE(standings_at(&s, 0, 0)->value[1].spread.median, 30, 1e-6);
+}
+
+/* Where evaluations were of the test data, they must not choose. */
+TEST(chooses_by_training_loss_without_validation_data) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const end ends[] = {{"a", "1", 1, "finished", 1, 0.5, 0.5, 2}, {"a", "2", 1, "finished", 1, 0.4, 0.4, 1}};
+    ADD(&p, "test", ends);
+    for (int i = 0; i < p.n; i++)
+        put(p.at[i].directory, "data.json",
+            "{\"parts\":[{\"split\":\"valid\",\"key\":\"data.x\",\"file\":\"\",\"fingerprint\":\"0123456789abcdef\"},"
+            "{\"split\":\"test\",\"key\":\"data.x\",\"file\":\"\",\"fingerprint\":\"0123456789abcdef\"}]}\n");
+    if (!CHECK_INT(standings_make(&s, &p, &tuned, KNOWN), 0)) return;
+    CHECK(s.metric[0].by_loss);
+    CHECK_INT(standings_at(&s, 0, 0)->best, 1);
+}
+
+TEST(wins_only_beyond_the_spread) {
+    const end clear[] = {{"a", NULL, 1, "finished", 1, 0, 0.90, 1},
+                         {"a", NULL, 2, "finished", 1, 0, 0.91, 1},
+                         {"b", NULL, 1, "finished", 1, 0, 0.50, 1},
+                         {"b", NULL, 2, "finished", 1, 0, 0.51, 1}};
+    const end vague[] = {{"a", NULL, 1, "finished", 1, 0, 0.90, 1},
+                         {"a", NULL, 2, "finished", 1, 0, 0.10, 1},
+                         {"b", NULL, 1, "finished", 1, 0, 0.49, 1},
+                         {"b", NULL, 2, "finished", 1, 0, 0.48, 1}};
+    const standings_options o = {.started = 0.495 * 100};
+    OWNED_LIST p = {0}, q = {0};
+    OWNED_STANDINGS s = {0}, t = {0};
+    ADD(&p, "clear", clear);
+    ADD(&q, "vague", vague);
+    if (!CHECK_INT(standings_make(&s, &p, &o, KNOWN), 0) || !CHECK_INT(standings_make(&t, &q, &o, KNOWN), 0)) return;
+    CHECK_STR(s.metric[0].name, "exact"); /* the first headline */
+    CHECK(standings_wins(&s, 0, 0) && !standings_wins(&s, 0, 1));
+    CHECK(!standings_wins(&t, 0, 0) && !standings_wins(&t, 0, 1));
+    CHECK_INT(standings_at(&s, 0, 1)->value[0].started, 2);
+    CHECK_INT(standings_at(&t, 0, 0)->value[0].started, 1);
+    CHECK_INT(standings_at(&t, 0, 1)->value[0].started, 0);
+}
+
+TEST(refuses_an_unknown_metric) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const end ends[] = {{"a", NULL, 1, "finished", 1, 0, 0.9, 1}};
+    const standings_options o = {.metric = "blue", .started = NAN};
+    ADD(&p, "metric", ends);
+    CHECK(standings_make(&s, &p, &o, KNOWN) != 0);
+    CHECK_HAS(adamod__last_message(), "--metric is 'blue', expected one of loss, ");
+    CHECK_HAS(adamod__last_message(), "bleu");
+}
+
+RUN_TESTS(ENTRY(chooses_by_validation), ENTRY(all_seeds_must_finish),
+          ENTRY(chooses_by_training_loss_without_validation_data), ENTRY(wins_only_beyond_the_spread),
+          ENTRY(refuses_an_unknown_metric))

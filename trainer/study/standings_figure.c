@@ -1,0 +1,133 @@
+/* standings_figure.c - the metric against the tuned value. A drawing has at most as many variants as there are colours. */
+#include "study/standings_parts.h"
+
+#include "report/panels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A drawing. */
+typedef struct chart {
+    const standings *s;
+    int group, first, end; /* variants */
+    bool numbers;          /* all values are numbers above 0, on a logarithmic axis; else they stand side by side */
+    double low, high;      /* of all variants of the group */
+    char name[64];
+} chart;
+
+static double number_of(const char *value) {
+    char *end;
+    const double x = strtod(value, &end);
+    return end > value && !*end && x > 0 ? x : NAN;
+}
+
+/* Extends the range of a chart by the values of a variant. */
+static void include(chart *c, const standing *at) {
+    for (int i = 0; i < at->n; i++) {
+        const standing_value *v = &at->value[i];
+        c->numbers &= !isnan(number_of(v->value));
+        c->low = fmin(c->low, v->spread.min);
+        c->high = fmax(c->high, v->spread.max);
+    }
+}
+
+static void write_block(FILE *out, const chart *c, const standing *at, double top) {
+    for (int i = 0; i < at->n; i++) {
+        const standing_value *v = &at->value[i];
+        fprintf(out, "%.10g", c->numbers ? number_of(v->value) : i);
+        panel_spread(out, &v->spread);
+        panel_number(out, v->diverged ? top : NAN);
+        fputc('\n', out);
+    }
+    panel_end_block(out);
+}
+
+/* A margin around the data, where the marks of runs that diverged are. */
+static double margin(const chart *c) {
+    const double span = c->high - c->low;
+    return span > 0 ? 0.07 * span : fmax(0.05 * fabs(c->high), 1e-3);
+}
+
+static int write_data(report_figures *f, const chart *c) {
+    report_file file;
+    if (report_file_open(&file, "%s.dat", c->name)) return -1;
+    for (int v = c->first; v < c->end; v++)
+        write_block(file.to, c, standings_at(c->s, c->group, v), c->high + margin(c) / 2);
+    return report_file_close(f, &file);
+}
+
+static void write_axes(FILE *out, const chart *c) {
+    const standing *first = standings_at(c->s, c->group, c->first);
+    char y[128];
+    standings_metric_text(&c->s->metric[c->group], y, sizeof y);
+    fputs("load 'style.gp'\nset xlabel ", out);
+    report_quote(out, standings_key(c->s), 40);
+    fputs(" noenhanced\nset ylabel ", out);
+    report_quote(out, y, 60);
+    fprintf(out, " noenhanced\nset yrange [%.10g:%.10g]\n", c->low - margin(c), c->high + margin(c));
+    if (c->numbers) {
+        fputs("set logscale x\nset format x '%g'\nset offsets graph 0.04, graph 0.04, 0, 0\n", out);
+        return;
+    }
+    fputs("set xtics noenhanced (", out);
+    for (int i = 0; i < first->n; i++) {
+        fputs(i ? ", " : "", out);
+        report_quote(out, first->value[i].value, 20);
+        fprintf(out, " %d", i);
+    }
+    fprintf(out, ")\nset xrange [-0.3:%.1f]\n", first->n - 0.7);
+}
+
+static void write_lines(FILE *out, const chart *c) {
+    for (int v = c->first; v < c->end; v++) {
+        const int block = v - c->first, colour = block + 1;
+        fprintf(
+            out,
+            "%s'%s.dat' index %d using 1:2:3:4 with yerrorbars pointtype 7 pointsize 0.01 linewidth 1 linecolor rgb "
+            "faint(%d) notitle, \\\n"
+            "         '' index %d using 1:5:('×') with labels noenhanced textcolor rgb colour(%d) notitle, \\\n"
+            "         '' index %d using 1:2 with linespoints pointtype 7 pointsize 0.5 linewidth 2 linecolor rgb "
+            "colour(%d) title ",
+            v > c->first ? ", \\\n         " : "    plot ", c->name, block, colour, block, colour, block, colour);
+        report_quote(out, c->s->variant[v], 40);
+    }
+    fputc('\n', out);
+}
+
+static int write_script(report_figures *f, const chart *c) {
+    report_file file;
+    if (report_file_open(&file, "%s.gp", c->name)) return -1;
+    write_axes(file.to, c);
+    fprintf(file.to, "set key maxcols 2\ndo for [kind in kinds] {\n    eval figure(kind, '%s', 520, %d)\n", c->name,
+            340 + 10 * (c->end - c->first));
+    write_lines(file.to, c);
+    fputs("}\nset output\n", file.to);
+    return report_file_close(f, &file);
+}
+
+static int draw_chart(report_figures *f, const chart *c) {
+    if (write_data(f, c) || write_script(f, c)) return -1;
+    report_drawing *d = report_figures_add(f, REPORT_VALIDATIONS, c->name);
+    if (!d) return -1;
+    char what[128];
+    standings_metric_text(&c->s->metric[c->group], what, sizeof what);
+    snprintf(d->label, sizeof d->label, "%s%s%s against %s; the table has its values", c->s->group[c->group],
+             *c->s->group[c->group] ? ": " : "", what, standings_key(c->s));
+    return 0;
+}
+
+int standings_draw(const standings *s, report_figures *f) {
+    for (int g = 0; g < s->n_groups; g++) {
+        chart c = {.s = s, .group = g, .numbers = true, .low = INFINITY, .high = -INFINITY};
+        for (int v = 0; v < s->n_variants; v++) include(&c, standings_at(s, g, v));
+        for (int first = 0; c.low <= c.high && first < s->n_variants; first += REPORT_COLOURS) {
+            c.first = first;
+            c.end = first + REPORT_COLOURS < s->n_variants ? first + REPORT_COLOURS : s->n_variants;
+            snprintf(c.name, sizeof c.name, "tuned-%d-%d", g + 1, first / REPORT_COLOURS + 1);
+            if (draw_chart(f, &c)) return -1;
+        }
+    }
+    report_figures_draw(f, REPORT_COLOURS);
+    return 0;
+}
