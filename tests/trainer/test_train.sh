@@ -93,6 +93,12 @@ pid=$!
 soon grep -qx 'reading data' err || fail "a run that reads its data says $(cat err)"
 kill -9 $pid
 wait $pid 2>/dev/null || true
+# With its standard streams closed, it writes what it would say nowhere: not into a file that it opens.
+"$ADAMOD" train tiny.yaml --out mute --set train.progress_every=1e-6 <&- >&- 2>&- && fail "with standard output closed it succeeds"
+grep -q '"status":"finished"' mute/result.json || fail "with its streams closed: $(cat mute/result.json)"
+for file in metrics histograms samples; do
+    ! grep -qv '^{.*}$' mute/$file.jsonl || fail "$file.jsonl has $(grep -v '^{.*}$' mute/$file.jsonl | head -3)"
+done
 # A line every so many seconds, also while the test set is translated.
 "$ADAMOD" train tiny.yaml --out lines --set train.progress_every=1e-6 >/dev/null 2>err
 grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation loss [0-9.]+ \(best\), exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||

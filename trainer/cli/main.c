@@ -5,6 +5,7 @@
 #endif
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -169,7 +170,19 @@ static int run(int argc, char **argv) {
     return bad_command(argc, argv);
 }
 
+/* Occupies the standard streams that the caller has closed: a file that the program opens would take their place, and
+ * get its messages. Opened the wrong way round, they fail when used, as closed ones do. */
+static int occupy_streams(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)
+            return cli_fail(NULL, "/dev/null: cannot open: %s", strerror(errno));
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    const int closed = occupy_streams();
+    if (closed) return closed;
     const int status = run(argc - 1, argv + 1);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
         return cli_fail(NULL, "cannot write to standard output: %s", strerror(errno));
