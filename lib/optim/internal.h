@@ -109,6 +109,8 @@ const option_spec *adamod__option(const rule *r, int index);
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale, adamod__coef_f64 *c);
 /* The states of an array of ndim dimensions, each at its index. */
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
+/* Whether an array has state s of the rule. */
+bool adamod__has_state(const rule *r, const double *options, int ndim, const adamod_rule_state *s);
 /* The element count and shape of a state; ADAMOD_ERROR_ARGUMENT if it overflows. */
 adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
                                  adamod_state_desc *out);
@@ -121,7 +123,16 @@ struct adamod_hyper {
 
 /* ---- types and shapes ---- */
 
-size_t adamod__type_size(adamod_type type);
+static inline size_t adamod__type_size(adamod_type type) {
+    switch (type) {
+        case ADAMOD_F32: return 4;
+        case ADAMOD_F64: return 8;
+        case ADAMOD_BF16:
+        case ADAMOD_F16: return 2;
+        case ADAMOD_Q8: return 1;
+    }
+    return 0;
+}
 const char *adamod__type_name(adamod_type type);
 /* Whether parameters and gradients can have this type. */
 bool adamod__is_real(adamod_type type);

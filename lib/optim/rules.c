@@ -150,7 +150,7 @@ adamod_status adamod__check_combined(const rule *r, const double *options, doubl
     return adamod__combined_fault(r, fault, value, type, where);
 }
 
-static bool adamod__has_state(const rule *r, const double *options, int ndim, const adamod_rule_state *s) {
+bool adamod__has_state(const rule *r, const double *options, int ndim, const adamod_rule_state *s) {
     switch (s->presence) {
         case ADAMOD_STATE_WITH_BOUND: return adamod__bounded(options);
         case ADAMOD_STATE_OPTIONAL: return r->has_state(options, ndim, s);

@@ -13,17 +13,6 @@ const char *adamod_version_string(void) {
 #undef TEXT
 }
 
-size_t adamod__type_size(adamod_type type) {
-    switch (type) {
-        case ADAMOD_F32: return 4;
-        case ADAMOD_F64: return 8;
-        case ADAMOD_BF16:
-        case ADAMOD_F16: return 2;
-        case ADAMOD_Q8: return 1;
-    }
-    return 0;
-}
-
 bool adamod__is_real(adamod_type type) { return adamod__type_size(type) && type != ADAMOD_Q8; }
 
 const char *adamod__type_name(adamod_type type) {

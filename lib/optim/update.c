@@ -68,14 +68,14 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
     const adamod_span *x = item->span;
     block_source b = {.item = item, .coef = coef, .compute = adamod__compute_type(x->param_type)};
     b.kernels = adamod__reals(w->kernels, b.compute);
-    state_spec specs[ADAMOD_MAX_STATES];
-    adamod__states(w->rule, item->options, x->ndim, specs);
     b.state_type = x->state_type == ADAMOD_BF16 || x->state_type == ADAMOD_Q8 ? x->state_type : b.compute;
-    for (int i = 0; i < KERNEL_STATES; i++) {
-        const bool queue = specs[i].shape == ADAMOD_SHAPE_QUEUE;
-        if (!specs[i].name || (specs[i].shape != ADAMOD_SHAPE_SAME && !queue)) continue;
-        b.state[i] = adamod__state_base(item, b.state_type, i, queue);
-        b.scale[i] = x->scale[i];
+    for (int k = 0; k < w->rule->n_states; k++) {
+        const adamod_rule_state *s = &w->rule->states[k];
+        const bool queue = s->shape == ADAMOD_SHAPE_QUEUE;
+        if (s->index >= KERNEL_STATES || (s->shape != ADAMOD_SHAPE_SAME && !queue)) continue;
+        if (!adamod__has_state(w->rule, item->options, x->ndim, s)) continue;
+        b.state[s->index] = adamod__state_base(item, b.state_type, s->index, queue);
+        b.scale[s->index] = x->scale[s->index];
     }
     b.transform = coef->l2 != 0 || coef->clip < INFINITY;
     b.update = b.kernels->update[w->rule->id][coef->variant];
@@ -176,6 +176,13 @@ static void adamod__write_state(const work *w, const block_source *b, int i, int
                          adamod__block_key(b->key, first));
 }
 
+static void adamod__write_states(const work *w, const block_source *b, int64_t first, const block *data) {
+    const void *const state[KERNEL_STATES] = {data->m, data->v, data->s, data->t, data->u};
+    for (int i = 0; i < KERNEL_STATES; i++) {
+        if (state[i]) adamod__write_state(w, b, i, first, data->n, state[i]);
+    }
+}
+
 double adamod__state_number(const work *w, const block_source *b, int state, int64_t i) {
     double buffer[1];
     const void *at =
@@ -221,7 +228,6 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     const adamod_span *x = b->item->span;
     adamod__coef_f64 coef = *b->coef;
     block data = adamod__load_block(w, b, first, n, buffer, u, b->transform || counts, &coef);
-    void *const state[KERNEL_STATES] = {data.m, data.v, data.s, data.t, data.u};
     if (counts) { /* else there may be more elements than a buffer has */
         data.eta = buffer->eta;
         data.step = buffer->step;
@@ -229,9 +235,7 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     } else {
         b->update.plain(&data, &coef);
     }
-    for (int i = 0; i < KERNEL_STATES; i++) {
-        if (state[i] && b->state_type != b->compute) adamod__write_state(w, b, i, first, n, state[i]);
-    }
+    if (b->state_type != b->compute) adamod__write_states(w, b, first, &data);
     if (x->param_type != b->compute) {
         adamod__write_block(w->kernels, b->compute, x->param, x->param_type, first, n, data.p,
                             x->master ? NULL : &(block_random){b->key, 0});
