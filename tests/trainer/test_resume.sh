@@ -57,6 +57,8 @@ grep -q '"test":{"kind":"test"' tested/result.json || fail "with a test: $(cat t
 loss=$(sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' whole/result.json)
 train --resume --out whole
 grep -qF "training loss $(LC_ALL=C printf %.4f "$loss"), " said || fail "training loss $loss in the file, but $(cat said)"
+"$ADAMOD" train --resume --out tested --set train.progress_every=60 >/dev/null 2>err
+grep -q '; no updates left of 12, 12 are done; in tested$' err || fail "with nothing to do it says $(cat err)"
 # What was used is said, not what was left open.
 for field in '"backend":"cpu"' '"device":"cpu"' '"precision":"full"' '"threads":"1"'; do
     grep -qF "$field" whole/machine.json || fail "no $field in $(cat whole/machine.json)"
@@ -181,6 +183,9 @@ head -c $((size / 2)) $last >part && mv part $last
 unmoved 1 'whole: best' "$ADAMOD" train --resume --out broken
 rm $last
 unmoved 1 "$last: No such file or directory; whole: best" "$ADAMOD" train --resume --out broken
+# A checkpoint that cannot be opened is named, instead of another being used in its place.
+ln -sf averaged.safetensors broken/checkpoints/averaged.safetensors
+unmoved 1 'broken/checkpoints/averaged.safetensors: Too many levels of symbolic links' "$ADAMOD" evaluate broken
 rm broken/checkpoints/* # not even with none left does it begin anew in silence
 unmoved 1 'No such file or directory; no other checkpoint of the run is whole' "$ADAMOD" train --resume --out broken
 

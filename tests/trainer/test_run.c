@@ -865,6 +865,7 @@ TEST(a_mark_that_does_not_fit_changes_nothing) {
     CHECK_HAS(adamod__last_message(), "the checkpoint's list of file sizes lacks histograms.jsonl");
     CHECK_INT(run_rewind(r, "metrics.jsonl 3 histograms.jsonl 0 samples.jsonl 0"), -1);
     CHECK_HAS(adamod__last_message(), "unfit/metrics.jsonl was changed since the checkpoint: it had 3 bytes, now ");
+    CHECK_HAS(adamod__last_message(), "; restore it, or begin another run from these weights: --init-from ");
     CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl 0 samples.jsonl 99999"), -1);
     CHECK_HAS(adamod__last_message(), "unfit/samples.jsonl was changed since the checkpoint: it had 99999 bytes, now ");
     CHECK_INT(size_of(below("unfit/metrics.jsonl")), size);

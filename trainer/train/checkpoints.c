@@ -132,10 +132,13 @@ bool checkpoints_is_name(const char *which) {
     return is_own(which) || strchr(which, '/') || ends_with(which, ".safetensors") || access(which, F_OK) == 0;
 }
 
+/* False only if there is no such file: one that cannot be opened is there. */
+static bool is_there(const char *path) { return access(path, R_OK) == 0 || errno != ENOENT; }
+
 int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size) {
     for (int i = 0; !*which && i < NAMES; i++) {
         if (!checkpoints_path(directory, names[i], path, path_size)) break;
-        if (access(path, R_OK) == 0) *which = names[i];
+        if (is_there(path)) *which = names[i];
     }
     if (!*which) return adamod__refuse("%s: the run has no checkpoint yet", directory);
     const bool fits = is_own(*which) ? checkpoints_path(directory, *which, path, path_size)

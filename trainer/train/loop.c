@@ -543,12 +543,24 @@ void train_note(const experiment *e, const recipe *r, const train_options *o) {
     }
 }
 
+/* "updates 41 to 80, 0.5 epochs" */
+static void tell_updates(const trainer *t, double updates_in_epoch, char *out, size_t size) {
+    const int64_t done = t->at.step, all = t->s.steps;
+    const double epochs = (double)all / updates_in_epoch;
+    if (done < all) {
+        snprintf(out, size, "updates %lld to %lld, %.4g epoch%s", (long long)(done + 1), (long long)all, epochs,
+                 epochs == 1 ? "" : "s");
+    } else {
+        snprintf(out, size, "no updates left of %lld, %lld are done", (long long)all, (long long)done);
+    }
+}
+
 /* Prints one line about the run. */
 static void introduce(trainer *t) {
     const experiment *e = &t->s;
     const int ranks = comm_size(t->o->comm);
     const double updates = (double)e->epoch.batches / e->epoch.accumulate; /* in an epoch */
-    char device[192] = "cpu", data[128] = "", among[32] = "", line[RECIPE_PATH + 1024];
+    char device[192] = "cpu", data[128] = "", among[32] = "", todo[128], line[RECIPE_PATH + 1024];
     if (e->params->on_device) nn_profile_device_name(e->plan, device, sizeof device);
     if (e->task->count) {
         const int64_t n = e->task->count(e, SPLIT_TRAIN);
@@ -556,12 +568,11 @@ static void introduce(trainer *t) {
                  fmin((double)n / updates, (double)n));
     }
     if (ranks > 1) snprintf(among, sizeof among, ", %d ranks", ranks);
-    snprintf(line, sizeof line,
-             "%s of %lld parameters, rule %s, on %s, %d thread%s%s; %supdates %lld to %lld, %.4g epoch%s; in %s",
+    tell_updates(t, updates, todo, sizeof todo);
+    snprintf(line, sizeof line, "%s of %lld parameters, rule %s, on %s, %d thread%s%s; %s%s; in %s",
              e->recipe.model.kind, (long long)nn_params_total(e->params), e->recipe.optimizer.rule, device,
-             adamod_pool_threads(e->pool), adamod_pool_threads(e->pool) > 1 ? "s" : "", among, data,
-             (long long)(t->at.step < e->steps ? t->at.step + 1 : e->steps), (long long)e->steps,
-             (double)e->steps / updates, (double)e->steps == updates ? "" : "s", t->o->directory);
+             adamod_pool_threads(e->pool), adamod_pool_threads(e->pool) > 1 ? "s" : "", among, data, todo,
+             t->o->directory);
     progress_introduce(&t->progress, line);
 }
 

@@ -278,8 +278,9 @@ static int check_mark(const run *r, int index, int64_t size) {
         if (error || !got) return run_fail_at(r, f->name, "cannot read", error ? error : EIO);
     }
     if (size <= f->size && last == '\n') return 0;
-    return adamod__refuse("%s/%s was changed since the checkpoint: it had %" PRId64 " bytes, now %" PRId64,
-                          r->directory, f->name, size, f->size);
+    return adamod__refuse("%s/%s was changed since the checkpoint: it had %" PRId64 " bytes, now %" PRId64
+                          "; restore it, or begin another run from these weights: --init-from %s",
+                          r->directory, f->name, size, f->size, r->directory);
 }
 
 /* Gets the sizes of a mark and checks the files. TensorBoard's file may have been deleted and begun again. */
