@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The scripts that users run first, with programs in front of the real ones that play other machines: bootstrap asks for
 # a package where a program would not link, whatever headers there are, and says so if that did not help; build shows
-# what it does, with a terminal and without, and leaves CUDA code alone where there is no GPU; test runs
-# stages side by side; hooks hold back what git should not commit.
+# what it does, with a terminal and without, and leaves CUDA code alone where there is no GPU; demo continues what
+# was interrupted; test runs stages side by side; hooks hold back what git should not commit.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -95,6 +95,25 @@ cuda_settings() { # cuda_settings GPUS: what is configured for --cuda gpu where 
 [ "$(cuda_settings 12.0)" = '-UADAMOD_CUDA_ARCHITECTURES -DADAMOD_CUDA=AUTO' ] || fail "CUDA code for another GPU"
 grep -q '^scripts/build --cuda gpu' scripts/demo || fail "the demo builds CUDA code without a GPU"
 echo "ok build --cuda gpu"
+
+# ---- demo ----
+
+for script in bootstrap build; do
+    mv scripts/$script "$work/$script" && printf '#!/bin/sh\n' >scripts/$script && chmod +x scripts/$script
+done
+mkdir -p build
+printf '#!/bin/sh\necho "$@" >>"$WORK/compared"\n' >build/adamod
+chmod +x build/adamod
+scripts/demo --steps 7 && touch build/demo/kept
+scripts/demo --steps 7 --resume && [ -e build/demo/kept ] || fail "demo --resume begins anew"
+tail -n 1 "$work/compared" | grep -q -- '--resume --out build/demo .*train.steps=7' || fail "demo --resume: $(cat "$work/compared")"
+scripts/demo && [ ! -e build/demo/kept ] || fail "a demo keeps what another one left"
+! tail -n 1 "$work/compared" | grep -q -- --resume || fail "a new demo: $(cat "$work/compared")"
+mkdir other
+! scripts/demo --out other 2>"$work/err" || fail "a demo replaces a folder of others"
+grep -qx "demo: other exists and is not a demo's: choose another --out" "$work/err" || fail "demo: $(cat "$work/err")"
+for script in bootstrap build; do mv "$work/$script" scripts/$script; done
+echo "ok demo"
 
 # ---- test ----
 
