@@ -51,14 +51,8 @@ static int colour_of(const study *s, const study_figure *f, const char *label) {
 
 /* ---- Panels ------------------------------------------------------------------------------------------------------ */
 
-/* Whether a run recorded curves of its test data. Runs that validate on the test data have them as validation. */
-static bool has_test_curve(const report_run *r) { return r->test.n > 1; }
-
-/* Whether the validation data of a run are its test data. */
-static bool validates_on_test(const report_run *r) {
-    const char *held = report_pairs_find(&r->recipe, "data.hold_out"), *set = report_pairs_find(&r->recipe, "data.set");
-    return held && strcmp(held, "0") == 0 && (!set || strcmp(set, "shapes") != 0);
-}
+/* Whether a run recorded curves of its test data. */
+static bool has_test_curve(const report_run *r) { return r->test.n > 1 || report_validates_on_test(r); }
 
 typedef struct canvas {
     const study_results *r;
@@ -78,14 +72,15 @@ static void fill_line(canvas *c, const study_panel *p, int i, drawing_line *out)
 
 /* The split that runs recorded during training. */
 static drawing_split split_of(canvas *c, const study_panel *p, const drawing_line *line) {
+    bool any = false;
     if (p->split != DRAWING_TEST) return p->split;
     for (int i = 0; i < p->n_methods; i++) {
-        for (int k = 0; k < line[i].n; k++) {
+        for (int k = 0; k < line[i].n; k++, any = true) {
             if (has_test_curve(line[i].run[k])) return DRAWING_TEST;
-            c->validation |= !validates_on_test(line[i].run[k]);
         }
     }
-    return DRAWING_VALID;
+    c->validation |= any;
+    return any ? DRAWING_VALID : DRAWING_TEST;
 }
 
 static int fill_panel(canvas *c, int index) {
