@@ -46,7 +46,8 @@ static void note_key(study_cell *cell, const char *key, const char *is) {
 static void note(study_cell *cell, const char *key, const char *is, const char *planned) {
     if (strcmp(key, "train.epochs") == 0) note_length(cell, "epochs", is, planned);
     if (strcmp(key, "train.steps") == 0) note_length(cell, "updates", is, planned);
-    if (strncmp(key, "data.", 5) == 0) snprintf(cell->data, sizeof cell->data, "other data");
+    if (strcmp(key, "data.path") == 0 && !*cell->data) snprintf(cell->data, sizeof cell->data, "own files");
+    else if (strncmp(key, "data.", 5) == 0) snprintf(cell->data, sizeof cell->data, "other data");
     note_key(cell, key, is);
 }
 
