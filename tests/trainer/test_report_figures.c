@@ -112,6 +112,15 @@ TEST(names_in_keys_are_cut_between_words) {
                  (const char *[]){" title '…of thousands of updates'", " title '…of hundreds of updates'"});
 }
 
+TEST(evaluations_on_the_test_data_are_labelled_so) {
+    const char *run = make_curves("on-test", "net", pictures);
+    put(run, "data.json",
+        "{\"parts\":[{\"split\":\"valid\",\"key\":\"data.path\",\"file\":\"/x\",\"fingerprint\":\"0b\"},"
+        "{\"split\":\"test\",\"key\":\"data.path\",\"file\":\"/x\",\"fingerprint\":\"0b\"}]}\n");
+    free(caption_of(&run, 1, "on-test.html", REPORT_VALIDATIONS));
+    check_file(below("on-test-figures/valid-accuracy.gp"), "set label 1 'test accuracy (%)' at screen");
+}
+
 TEST(percents_end_at_the_ten_above_the_highest) {
     const char *run = make_curves("tens", "net", pictures);
     FILE *file = create(run, "metrics.jsonl");
@@ -388,7 +397,8 @@ TEST(labels_stay_text) {
 RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time),
           ENTRY(lines_that_begin_below_their_figure_are_told_of), ENTRY(perplexity_is_drawn_where_the_task_has_one),
           ENTRY(percents_end_at_the_ten_above_the_highest), ENTRY(names_in_keys_are_cut_between_words),
-          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(learning_rates_of_two_updates_are_drawn),
-          ENTRY(axes_have_several_labels), ENTRY(training_and_validation_have_the_same_scale),
-          ENTRY(names_of_many_lines_do_not_overlap), ENTRY(many_lines_look_different),
-          ENTRY(panels_with_scales_of_their_own_are_told_of), ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))
+          ENTRY(evaluations_on_the_test_data_are_labelled_so), ENTRY(a_run_that_diverged_at_once_has_a_mark),
+          ENTRY(learning_rates_of_two_updates_are_drawn), ENTRY(axes_have_several_labels),
+          ENTRY(training_and_validation_have_the_same_scale), ENTRY(names_of_many_lines_do_not_overlap),
+          ENTRY(many_lines_look_different), ENTRY(panels_with_scales_of_their_own_are_told_of),
+          ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))
