@@ -124,7 +124,7 @@ done
 sed -i 's/^  steps: 8/  steps: 4/; s/^  train: 200/  train: 100/' recorded/numbers/adam-seed-1/recipe.yaml
 reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
 has page/tables/table1.md '; 1 of 2 seeds; 4 of 8 updates; other data' 'data.train=100' '| Bad | not run | diverges |'
-has page/index.html '2 of 9 runs are over' 'Not run: Bad of Number words'
+has page/index.html '2 of 9 runs are over' 'Not run: Number words: Bad.'
 [ ! -e recorded/index.html ] || fail '--from writes into the recorded runs'
 
 # ---- --quick says that it is not the study ----

@@ -166,7 +166,7 @@ static int legend_width(const figure *g) { return (g->one_legend ? g->columns : 
 static void lay_out(figure *g) {
     static const int widths[ACROSS] = {520, 420, 345};
     const cell *first = first_curves(g);
-    g->columns = g->n < ACROSS ? g->n : ACROSS;
+    g->columns = g->n == 4 ? 2 : g->n < ACROSS ? g->n : ACROSS; /* four are a square */
     g->width = widths[g->columns - 1];
     g->one_legend = g->n > 1;
     for (int i = 0; i < g->n; i++) g->cell[i].curves.p.width = g->width;

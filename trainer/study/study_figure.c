@@ -118,17 +118,33 @@ static void close_canvas(canvas *c) {
 
 /* ---- The page ---------------------------------------------------------------------------------------------------- */
 
+/* Whether a panel before this one shows the same method. */
+static bool shown_before(const study_figure *f, int panel, int method) {
+    for (int p = 0; p < panel; p++) {
+        for (int i = 0; f->panel[p].experiment == f->panel[panel].experiment && i < f->panel[p].n_methods; i++) {
+            if (f->panel[p].method[i] == method) return true;
+        }
+    }
+    return false;
+}
+
+/* Names the methods of a panel that were not run: "Transformer-small: Adam, AdaMod". */
+static void write_lacking_of(const canvas *c, int panel, const char **before, FILE *page) {
+    const study_panel *p = &c->f->panel[panel];
+    const study_experiment *e = &c->r->s->experiment[p->experiment];
+    int n = 0;
+    for (int i = 0; i < p->n_methods; i++) {
+        if (c->line[panel][i].n || shown_before(c->f, panel, p->method[i])) continue;
+        if (n++ == 0) html(page, "%s%s: %s", *before, e->title, e->method[p->method[i]].name);
+        else html(page, ", %s", e->method[p->method[i]].name);
+        *before = "; ";
+    }
+}
+
 /* Names what the figure does not show. */
 static void write_lacking(const canvas *c, FILE *page) {
     const char *before = " Not run: ";
-    for (int p = 0; p < c->f->n_panels; p++) {
-        const study_experiment *e = &c->r->s->experiment[c->f->panel[p].experiment];
-        for (int i = 0; i < c->f->panel[p].n_methods; i++) {
-            if (c->line[p][i].n) continue;
-            html(page, "%s%s of %s", before, e->method[c->f->panel[p].method[i]].name, e->title);
-            before = ", ";
-        }
-    }
+    for (int i = 0; i < c->f->n_panels; i++) write_lacking_of(c, i, &before, page);
     if (c->lacking) fputs(".", page);
 }
 
@@ -145,7 +161,8 @@ static void write_figure(const canvas *c, const drawing_result *drawn, const cha
     write_lacking(c, page);
     if (drawn->svg) html(page, " <a href=\"%s/%s.svg\">SVG</a>", link, f->name);
     if (drawn->pdf) html(page, " <a href=\"%s/%s.pdf\">PDF</a>", link, f->name);
-    html(page, " <a href=\"%s/%s.gp\">gnuplot</a></figcaption>\n</figure>\n</section>\n", link, f->name);
+    if (drawn->svg) html(page, " <a href=\"%s/%s.gp\">gnuplot</a>", link, f->name);
+    fputs("</figcaption>\n</figure>\n</section>\n", page);
 }
 
 int study_write_figure(const study_results *r, const study_figure *f, const char *directory, const char *link,
