@@ -83,7 +83,8 @@ static int open_line(line_values *v, const drawing_panel *p, const drawing_line 
     }
     if (!failed) return 0;
     close_line(v);
-    return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    (void)adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    return -1;
 }
 
 static report_spread values_at(line_values *v, double step) {

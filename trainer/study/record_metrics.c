@@ -54,7 +54,8 @@ static int read_lines(const record *r, const char *name, lines *out) {
     for (text_slice rest = {out->text, n}; text_next_line(&rest, &one);) {
         if (!ARRAY_RESERVE(out->at, out->n + 1, out->room)) {
             free_lines(out);
-            return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+            (void)adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+            return -1;
         }
         line *l = &out->at[out->n];
         *l = (line){.text = one};
@@ -172,16 +173,16 @@ int record_metrics(record *r) {
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
 /* The last update up to a given one with a histogram; -1: none. */
-static int64_t step_until(const report_run *r, double until) {
+static int64_t step_until(const report_run *r, int64_t until) {
     int64_t step = -1;
-    for (size_t i = 0; i < r->n_histograms && (double)r->histogram[i].step <= until; i++) step = r->histogram[i].step;
+    for (size_t i = 0; i < r->n_histograms && r->histogram[i].step <= until; i++) step = r->histogram[i].step;
     return step;
 }
 
 static bool is_drawn(const report_run *r, int64_t step) {
     const int64_t last = r->histogram[r->n_histograms - 1].step;
     bool drawn = step == last;
-    for (double power = 1; power <= (double)last; power *= 10)
+    for (int64_t power = 1; power <= last; power *= 10)
         drawn |= step_until(r, power) == step || step_until(r, 3 * power) == step;
     return drawn;
 }
