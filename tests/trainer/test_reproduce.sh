@@ -139,6 +139,12 @@ PATH=$work/bare "$reproduce" reproduce --plan plan.yaml --from recorded --out ba
 has bare/page/index.html 'Not drawn'
 has bare/page/tables/table1.md AdaMod
 
+# ---- a full disk: one line, and the old page stays ----
+cp page/index.html before.html
+full() (ulimit -f 4 && exec "$ADAMOD" reproduce --plan plan.yaml --from recorded --out page)
+refused 1 'page/' full
+cmp -s page/index.html before.html || fail 'a disk that is full changes the page'
+
 # ---- bad input ----
 refused 2 "did you mean 'table1'?" "$ADAMOD" reproduce --plan plan.yaml tabel1
 refused 1 'No such file' "$ADAMOD" reproduce --plan nowhere.yaml
