@@ -49,6 +49,9 @@ grep -q 'SONAME.*\[libadamod\.so\.0\]' "$work/dynamic" || fail "the soname is no
     fail "the library needs more than libc, libm and threads"
 ! grep -rIl -e "$build_dir" -e "$work" "$prefix" || fail "an installed file knows where it was built"
 [[ $("$prefix/bin/adamod" --version) == *"$version"* ]] || fail "adamod --version does not say $version"
+if "$prefix/bin/adamod" help reproduce >/dev/null 2>&1; then # with the trainer: it finds its recipes
+    (cd "$work" && "$prefix/bin/adamod" reproduce --dry-run table5 >"$work/log" 2>&1) || { cat "$work/log" && fail "reproduce"; }
+fi
 ok "installed tree"
 
 # ---- hardening ----

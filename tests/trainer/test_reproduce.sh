@@ -95,7 +95,7 @@ reproduce --set train.steps=3000 --out stopped --dry-run figure2 >out
 grep -E '^numbers +1 +0 +1 ' out >/dev/null || fail "the run is not begun: $(cat out)"
 reproduce --set train.steps=3000 --minutes 0.0001 --out stopped figure2 >out 2>err || fail "--minutes has status $?: $(cat err)"
 has err 'the time is up'
-has stopped/index.html 'A tiny study' 'figure2'
+has stopped/index.html 'A tiny study' 'id="figure2"'
 
 # ---- all ----
 reproduce --jobs 2 >out 2>err || fail "the study has status $?: $(cat err)"
@@ -114,6 +114,9 @@ before=$(stat -c %Y runs/paper/numbers/adam-seed-1/result.json)
 reproduce >out 2>err || fail "a second time has status $?: $(cat err)"
 [ "$(stat -c %Y runs/paper/numbers/adam-seed-1/result.json)" = "$before" ] || fail 'a run that is over is made again'
 [ ! -s err ] || fail "nothing is to do, but it says $(cat err)"
+
+reproduce figure2 >out 2>err || fail "a part of it has status $?: $(cat err)"
+has runs/paper/index.html 'id="table1"' 'id="figure1"' 'id="figure2"' # what was made before stays on the page
 
 # ---- recorded runs ----
 mkdir -p recorded/numbers

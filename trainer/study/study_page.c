@@ -135,27 +135,34 @@ static void write_experiment(const study_results *r, int index, FILE *page) {
 
 /* ---- All --------------------------------------------------------------------------------------------------------- */
 
-/* Whether a table or a figure has anything to do with what was asked for: it itself, or one of its experiments. */
-static bool wants_table(const study_results *r, const study_table *t) {
-    bool wanted = study_wants(r->o, t->name);
-    for (int i = 0; i < t->columns.n; i++) wanted |= study_wants(r->o, t->columns.at[i]);
-    return wanted;
+static bool has_runs(const study_results *r, int experiment) {
+    int n = 0;
+    for (int i = 0; i < r->s->experiment[experiment].n_methods; i++) n += study_cell_of(r, experiment, i)->n;
+    return n > 0;
 }
 
-static bool wants_figure(const study_results *r, const study_figure *f) {
-    bool wanted = study_wants(r->o, f->name);
-    for (int i = 0; i < f->n_panels; i++) wanted |= study_wants(r->o, f->panel[i].of);
-    return wanted;
+/* Whether the page shows a table or a figure: it or one of its experiments was asked for, or has runs from before. */
+static bool shows_table(const study_results *r, const study_table *t) {
+    bool shows = study_wants(r->o, t->name);
+    for (int i = 0; i < t->columns.n; i++) shows |= study_wants(r->o, t->columns.at[i]) || has_runs(r, t->column[i]);
+    return shows;
+}
+
+static bool shows_figure(const study_results *r, const study_figure *f) {
+    bool shows = study_wants(r->o, f->name);
+    for (int i = 0; i < f->n_panels; i++)
+        shows |= study_wants(r->o, f->panel[i].of) || has_runs(r, f->panel[i].experiment);
+    return shows;
 }
 
 static int write_parts(const study_results *r, const char *tables, const char *figures, FILE *page) {
     for (int i = 0; i < r->s->n_tables; i++) {
         const study_table *t = &r->s->table[i];
-        if (wants_table(r, t) && study_write_table(r, t, tables, "tables", page)) return -1;
+        if (shows_table(r, t) && study_write_table(r, t, tables, "tables", page)) return -1;
     }
     for (int i = 0; i < r->s->n_figures; i++) {
         const study_figure *f = &r->s->figure[i];
-        if (wants_figure(r, f) && study_write_figure(r, f, figures, "figures", page)) return -1;
+        if (shows_figure(r, f) && study_write_figure(r, f, figures, "figures", page)) return -1;
     }
     return 0;
 }
