@@ -324,13 +324,13 @@ TEST(a_run_needs_its_training_files_only_for_what_was_held_out) {
     unlink("data_batch_3.bin");
     CHECK(set_all(&r, WITH(CIFAR)));
     if (!CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE), 0)) return;
-    CHECK(e.task->has(&e, SPLIT_TEST) && !e.task->has(&e, SPLIT_VALID));
+    CHECK(e.task->count(&e, SPLIT_TEST) > 0 && e.task->count(&e, SPLIT_VALID) == 0);
     CHECK_HAS(e.gone[SPLIT_VALID], "data_batch_3.bin: cannot open");
     CHECK_STR(e.gone[SPLIT_TEST], "");
     experiment_close(&e);
     unlink("test_batch.bin");
     if (!CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE), 0)) return;
-    CHECK(!e.task->has(&e, SPLIT_TEST) && !e.task->has(&e, SPLIT_VALID));
+    CHECK(e.task->count(&e, SPLIT_TEST) == 0 && e.task->count(&e, SPLIT_VALID) == 0);
     CHECK_HAS(e.gone[SPLIT_VALID], "data_batch_3.bin: cannot open");
     CHECK_HAS(e.gone[SPLIT_TEST], "test_batch.bin: cannot open");
     experiment_close(&e);

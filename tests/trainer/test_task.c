@@ -137,11 +137,6 @@ static int seek(experiment *e, int64_t epoch, int64_t index) {
     return 0;
 }
 
-static bool has(const experiment *e, task_split split) {
-    (void)e;
-    return split != SPLIT_TEST;
-}
-
 static int64_t count(const experiment *e, task_split split) {
     return split == SPLIT_TEST ? 0 : settings(&e->recipe)->data.numbers;
 }
@@ -209,7 +204,6 @@ static const task remainder_task = {.name = "remainders",
                                     .batches = batches,
                                     .next = next,
                                     .seek = seek,
-                                    .has = has,
                                     .count = count,
                                     .evaluate = evaluate,
                                     .save = save,

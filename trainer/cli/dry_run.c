@@ -22,11 +22,12 @@ static void print_fact(void *unused, const char *name, const char *value) {
 static void print_data(const experiment *e) {
     const task *t = e->task;
     print_fact(NULL, "task", t->name);
-    for (int split = 0; t->count && split < SPLITS; split++) {
+    for (int split = 0; split < SPLITS; split++) {
         char name[40], value[64];
+        const int64_t n = t->count(e, (task_split)split);
         snprintf(name, sizeof name, "%s set", task_split_label((task_split)split));
-        snprintf(value, sizeof value, "%lld %s", (long long)t->count(e, (task_split)split), t->samples);
-        if (t->has(e, (task_split)split)) print_fact(NULL, name, value);
+        snprintf(value, sizeof value, "%lld %s", (long long)n, t->samples);
+        if (n > 0) print_fact(NULL, name, value);
     }
     if (t->describe) t->describe(e, print_fact, NULL);
 }

@@ -68,11 +68,11 @@ static int evaluate(arguments *a, experiment *e) {
     opened_run *t = &a->run;
     task_result result;
     char remark[1024];
-    const bool test = a->split >= 0 ? a->split == 1 : e->task->has(e, SPLIT_TEST) || *e->gone[SPLIT_TEST];
+    const bool test = a->split >= 0 ? a->split == 1 : e->task->count(e, SPLIT_TEST) > 0 || *e->gone[SPLIT_TEST];
     const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
     const bool first = comm_rank(t->comm) == 0;
     int status = 0;
-    const bool there = e->task->has(e, split), noted = e->task->note(e, split, remark, sizeof remark);
+    const bool there = e->task->count(e, split) > 0, noted = e->task->note(e, split, remark, sizeof remark);
     if (first && there && noted) run_recipe_note(remark);
     if (first && resume_other_data(e, split, &t->meta, t->directory, remark, sizeof remark)) run_recipe_note(remark);
     e->progress = (task_progress){progress_within, &t->progress};

@@ -334,7 +334,6 @@ static const metric metrics[METRICS] = {
               NULL},
 };
 
-static bool has(const experiment *e, task_split split) { return images_of(e)->n[split] > 0; }
 static int64_t count(const experiment *e, task_split split) { return images_of(e)->n[split]; }
 
 /* The number of classes likelier than the target. Ties count if they come before it; NaN is likelier than anything. */
@@ -508,7 +507,6 @@ const task task_images = {.name = "images",
                           .batches = batches,
                           .next = next,
                           .seek = seek,
-                          .has = has,
                           .count = count,
                           .evaluate = evaluate,
                           .write_details = write_details,

@@ -351,14 +351,13 @@ static const metric metrics[METRICS] = {
     [BITS] = {"bits", "bits", "bits for each character", "", 1, 3, METRIC_LOWER, false, NULL},
 };
 
-static bool has(const experiment *e, task_split split) { return language_of(e)->n[split] > 0; }
 static int64_t count(const experiment *e, task_split split) { return language_of(e)->n[split]; }
 
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
                     task_result *out) {
     const language_settings *r = language_settings_of(&e->recipe);
     const language_scoring *x = &language_of(e)->scoring[split];
-    const int64_t length = r->data.score_length, all = has(e, split) ? steps_of(e, split) : 0;
+    const int64_t length = r->data.score_length, all = count(e, split) > 0 ? steps_of(e, split) : 0;
     const int64_t steps = depth == TASK_GLANCE && all > length ? length : all;
     const double start = clock_seconds();
     double sum = 0;
@@ -410,7 +409,6 @@ const task task_language = {.name = "language",
                             .batches = batches,
                             .next = next,
                             .seek = seek,
-                            .has = has,
                             .count = count,
                             .evaluate = evaluate,
                             .save = save,

@@ -183,8 +183,6 @@ static bool measures(const recipe *r, int i) {
     return i != BLEU_13A || translation_scores_text(translation_settings_of(r));
 }
 
-static bool has(const experiment *e, task_split split) { return translation_of(e)->text[split].n > 0; }
-
 static int64_t count(const experiment *e, task_split split) { return translation_of(e)->text[split].n; }
 
 /* Stores the four sums of the loss for each batch of this rank. */
@@ -271,9 +269,8 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
     .items = "tokens", .samples = "sentences", .answers = "Translations", .limit = "train.evaluate_pairs",             \
     .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .measures = measures,            \
     .answer = TASK_TRANSLATES, .open = open_translation, .close = close_translation, .build = build,                   \
-    .prepare = prepare, .batches = batches, .next = next, .seek = seek, .has = has, .count = count,                    \
-    .evaluate = evaluate, .save = translation_save,                                                                    \
-    .saves = (const char *const[]){"source.vocab", "target.vocab", "bpe.codes", NULL},                                 \
+    .prepare = prepare, .batches = batches, .next = next, .seek = seek, .count = count, .evaluate = evaluate,          \
+    .save = translation_save, .saves = (const char *const[]){"source.vocab", "target.vocab", "bpe.codes", NULL},       \
     .fingerprint = translation_fingerprint, .describe = translation_describe, .data = translation_data,                \
     .note = translation_note, .bench = &translation_bench, .vocabulary_key = "data.vocabularies",                      \
     .other_meaning = "another vocabulary"

@@ -449,7 +449,7 @@ static int write_final(trainer *t, const task_result *final, train_result *out) 
 }
 
 static int finish(trainer *t, train_result *out) {
-    const task_split split = t->s.task->has(&t->s, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
+    const task_split split = t->s.task->count(&t->s, SPLIT_TEST) > 0 ? SPLIT_TEST : SPLIT_VALID;
     task_result final;
     tested model;
     const double clock = clock_seconds();
@@ -562,11 +562,9 @@ static void introduce(trainer *t) {
     const double updates = (double)e->epoch.batches / e->epoch.accumulate; /* in an epoch */
     char device[192] = "cpu", data[128] = "", among[32] = "", todo[128], line[RECIPE_PATH + 1024];
     if (e->params->on_device) nn_profile_device_name(e->plan, device, sizeof device);
-    if (e->task->count) {
-        const int64_t n = e->task->count(e, SPLIT_TRAIN);
-        snprintf(data, sizeof data, "%lld %s to train with, about %.0f in an update; ", (long long)n, e->task->samples,
-                 fmin((double)n / updates, (double)n));
-    }
+    const int64_t n = e->task->count(e, SPLIT_TRAIN);
+    snprintf(data, sizeof data, "%lld %s to train with, about %.0f in an update; ", (long long)n, e->task->samples,
+             fmin((double)n / updates, (double)n));
     if (ranks > 1) snprintf(among, sizeof among, ", %d ranks", ranks);
     tell_updates(t, updates, todo, sizeof todo);
     snprintf(line, sizeof line, "%s of %lld parameters, rule %s, on %s, %d thread%s%s; %s%s; in %s",
@@ -617,7 +615,7 @@ static int share_batches(recipe *r, const train_options *o) {
 }
 
 static int check_share(const experiment *e, const comm *c) {
-    const int64_t n = c && e->task->count ? e->task->count(e, SPLIT_TRAIN) : INT64_MAX;
+    const int64_t n = c ? e->task->count(e, SPLIT_TRAIN) : INT64_MAX;
     if (n >= comm_size(c)) return 0;
     return adamod__refuse("%d ranks, but only %lld %s to train with: start at most as many ranks", comm_size(c),
                           (long long)n, e->task->samples);

@@ -63,8 +63,8 @@ static double times_left(const progress *p, key_span every) {
 /* Time of the evaluation at the end, estimated from the validation data: all is scored and every sample answered. */
 static double test_left(const progress *p) {
     const task *t = p->e->task;
-    const task_split split = t->has(p->e, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
-    const double valid = t->count ? (double)t->count(p->e, SPLIT_VALID) : 0;
+    const task_split split = t->count(p->e, SPLIT_TEST) > 0 ? SPLIT_TEST : SPLIT_VALID;
+    const double valid = (double)t->count(p->e, SPLIT_VALID);
     if (!(valid > 0) || p->valid.items == 0) return 0;
     const double scoring = fmax(mean_of(p, PROGRESS_EVALUATING) - p->valid.seconds, 0) / valid;
     const double answering = p->valid.samples > 0 ? p->valid.seconds / (double)p->valid.samples : 0;

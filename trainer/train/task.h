@@ -131,8 +131,7 @@ struct task {
     /* Makes this batch of this epoch the next. */
     int (*seek)(experiment *e, int64_t epoch, int64_t index);
 
-    bool (*has)(const experiment *e, task_split split);
-    /* Number of samples of a split, to estimate times; NULL: not known. */
+    /* Number of samples of a split; 0: there is no such split. */
     int64_t (*count)(const experiment *e, task_split split);
     /* sample, unless NULL, is called for each answer that the recipe keeps. Long work calls experiment_progress. */
     int (*evaluate)(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
