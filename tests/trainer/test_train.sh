@@ -48,6 +48,8 @@ numbers whole >whole.txt
 grep -q finished whole/result.json || fail "the run is not marked finished"
 for name in last best averaged; do [ -s whole/checkpoints/$name.safetensors ] || fail "no checkpoint $name"; done
 
+grep -qE '"version":"[0-9.]+",("commit":"[0-9a-f]{12}",)?"compiler":' whole/machine.json ||
+    fail "the machine is $(cat whole/machine.json)"
 grep -q '"matrix_library":"..*","threads":"1"' whole/machine.json || fail "the machine is $(cat whole/machine.json)"
 "$ADAMOD" report whole -o whole.html >/dev/null 2>&1
 grep -q 'matrix library' whole.html || fail "the report does not name the matrix library"

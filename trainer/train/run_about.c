@@ -63,6 +63,7 @@ static void add_machine(const run *r, json *j) {
     if (gmtime_r(&seconds, &utc)) strftime(began, sizeof began, "%Y-%m-%dT%H:%M:%SZ", &utc);
     json_open(j, '{');
     json_pair(j, "version", adamod_version_string());
+    if (*ADAMOD_COMMIT) json_pair(j, "commit", ADAMOD_COMMIT);
 #ifdef __clang__
     json_pair(j, "compiler", "clang " __clang_version__);
 #else
