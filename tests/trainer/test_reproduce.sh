@@ -125,8 +125,10 @@ for run in adam-seed-1 adamod-seed-2; do
     rm -rf recorded/numbers/$run/checkpoints
 done
 sed -i 's/^  steps: 8/  steps: 4/; s/^  train: 200/  train: 100/' recorded/numbers/adam-seed-1/recipe.yaml
+sed -i 's/^  rule: adamod$/&\n  eps: 0.001/; /^  beta3: /d' recorded/numbers/adamod-seed-2/recipe.yaml
 reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
 has page/tables/table1.md '; 1 of 2 seeds; 4 of 8 updates; other data' 'data.train=100' '| Bad | not run | diverges |'
+has page/tables/table1.md 'These runs differ from the plan: optimizer.beta3=0.999, optimizer.eps=0.001'
 has page/index.html '2 of 9 runs are over' 'Not run: Number words: Bad.'
 [ ! -e recorded/index.html ] || fail '--from writes into the recorded runs'
 

@@ -2,6 +2,7 @@
 #include "study/study_parts.h"
 
 #include "core/error.h"
+#include "core/number.h"
 #include "study/tree.h"
 #include "support/keys.h"
 
@@ -51,6 +52,38 @@ static void note(study_cell *cell, const char *key, const char *is, const char *
     note_key(cell, key, is);
 }
 
+static const char option_section[] = "optimizer.", schedule_section[] = "optimizer.schedule.";
+
+/* The value of an option or a schedule that a recipe does not give; NULL: the key is neither. */
+static const char *default_of(const char *rule, const char *key, char out[32]) {
+    adamod_option o;
+    if (strncmp(key, schedule_section, strlen(schedule_section)) == 0) return "none";
+    if (!rule || strncmp(key, option_section, strlen(option_section)) != 0 ||
+        adamod_option_find(rule, key + strlen(option_section), &o))
+        return NULL;
+    return o.kind == ADAMOD_CHOICE ? o.choices[(int)o.value] : adamod__number(o.value, out);
+}
+
+/* The value of a key in a run; NULL: not known. */
+static const char *value_in(const report_run *run, const char *key, char out[32]) {
+    const char *given = report_pairs_find(&run->recipe, key);
+    return given ? given : default_of(report_pairs_find(&run->recipe, "optimizer.rule"), key, out);
+}
+
+/* Notes options and schedules that the run has and the plan has not, and that are not the default. */
+static void compare_options(study_cell *cell, const report_run *run, const recipe *planned) {
+    for (size_t i = 0; i < run->recipe.n; i++) {
+        const report_pair *p = &run->recipe.at[i];
+        const bool schedule = strncmp(p->key, schedule_section, strlen(schedule_section)) == 0;
+        const size_t prefix = strlen(schedule ? schedule_section : option_section);
+        char number[32];
+        const char *usual = default_of(planned->optimizer.rule, p->key, number);
+        if (!usual || same_value(p->value, usual)) continue;
+        if (!recipe_find_pair(schedule ? &planned->optimizer.schedules : &planned->optimizer.options, p->key + prefix))
+            note_key(cell, p->key, p->value);
+    }
+}
+
 /* Walks the planned recipe. A key that the run does not have is of another version, or of another length: steps in place of
  * epochs. */
 static void walk(study_cell *cell, const report_run *run, const tree *t, const char *path) {
@@ -62,7 +95,8 @@ static void walk(study_cell *cell, const report_run *run, const tree *t, const c
             walk(cell, run, child, key);
             continue;
         }
-        const char *is = child->kind == TREE_WORD ? report_pairs_find(&run->recipe, key) : NULL;
+        char number[32];
+        const char *is = child->kind == TREE_WORD ? value_in(run, key, number) : NULL;
         if (is && matters(key) && !same_value(is, child->text)) note(cell, key, is, child->text);
     }
 }
@@ -88,6 +122,7 @@ int study_compare(study_cell *cell, const report_run *run, const recipe *planned
     if (!status) {
         walk(cell, run, &t, "");
         compare_units(cell, run, planned);
+        compare_options(cell, run, planned);
     }
     tree_free(&t);
     free(text);
