@@ -167,4 +167,11 @@ refused 1 'file' "$ADAMOD" reproduce --plan plan.yaml --from recorded --out file
 "$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/paper.yaml" --dry-run >out || fail 'the paper is refused'
 has out 'in all' 'adamod data prepare wmt14-en-de'
 "$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/paper.yaml" --quick --dry-run >out || fail 'the quick paper is refused'
+
+# ---- docs/results.md has the tables of the runs in results/ ----
+"$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/paper.yaml" --from "$SOURCE_DIR/results" --out kept >out 2>err ||
+    fail "the recorded runs are refused: $(cat err)"
+while read -r line; do
+    case $line in "|"* | "<sup>"*) grep -qxF -- "$line" "$SOURCE_DIR/docs/results.md" || fail "docs/results.md lacks: $line" ;; esac
+done < <(cat kept/tables/*.md)
 finish
