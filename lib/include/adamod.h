@@ -432,7 +432,8 @@ ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int 
  * each parameter. It holds the masters the library keeps, but not the parameters: save those yourself. */
 
 /* Saves the state to path: writes a temporary file, syncs it and renames it.
- * Fails with ADAMOD_ERROR_IO if the system cannot write, ADAMOD_ERROR_ARGUMENT if a name is not UTF-8. */
+ * Fails with ADAMOD_ERROR_IO if the system cannot write, ADAMOD_ERROR_ARGUMENT if a name is not UTF-8,
+ * ADAMOD_ERROR_ORDER during an evaluation. */
 ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
 /* Loads the state from path. The optimizer then continues exactly as the one that saved it. An element of a loaded
  * master is used where the parameter equals it, rounded. The whole file is checked, checksums included, before anything
@@ -443,7 +444,8 @@ ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
 /* Switches a schedule-free rule (schedulefree_adamw, schedulefree_sgd) to evaluation (on = 1) or back to training (0).
  * During evaluation the parameters hold the averaged weights: read them, but do not write them. Switching back restores
- * the training weights, bit for bit. In between, adamod_step and adamod_load fail with ADAMOD_ERROR_ORDER.
+ * the training weights, bit for bit. In between, adamod_step, adamod_save and adamod_load fail with
+ * ADAMOD_ERROR_ORDER: parameters saved then would be other weights than those that training continues from.
  * The call keeps a copy of the parameters in host memory; on a GPU it waits for the stream. It does nothing for other
  * rules, or if the optimizer is in that mode already. */
 ADAMOD_API adamod_status adamod_evaluation(adamod_optimizer *opt, int on);

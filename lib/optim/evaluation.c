@@ -110,6 +110,11 @@ static adamod_status adamod__end_evaluation(adamod_optimizer *opt) {
     return status;
 }
 
+adamod_status adamod__evaluates(const char *call) {
+    return adamod__fail(ADAMOD_ERROR_ORDER,
+                        "%s: the parameters are the ones to evaluate with: end the evaluation first", call);
+}
+
 adamod_status adamod_evaluation(adamod_optimizer *opt, int on) {
     if (!opt) return adamod__null_handle();
     if (!opt->rule->averages || (on != 0) == (opt->kept != NULL)) return ADAMOD_OK;

@@ -136,6 +136,8 @@ adamod_status adamod__nonfinite(const tensor *t, int64_t update, double largest)
 
 /* ---- evaluation (evaluation.c) ---- */
 
+/* Fails because the optimizer is in an evaluation, in which `call` is not allowed. */
+adamod_status adamod__evaluates(const char *call);
 /* Frees the training weights kept during an evaluation. */
 void adamod__forget_kept(adamod_optimizer *opt);
 

@@ -111,6 +111,7 @@ void adamod__state_list_free(adamod__state_list *list) {
 adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__refuse("save: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "save: the path is empty");
+    if (opt->kept) return adamod__evaluates("save"); /* parameters saved beside the file would not fit it */
     adamod__state_list list;
     ADAMOD__TRY(adamod__state_list_make(opt, "", &list));
     const adamod_status status = adamod__st_write(path, list.metadata, ADAMOD__STATE_PAIRS, list.tensors, list.n);
@@ -321,10 +322,7 @@ uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__refuse("load: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "load: the path is empty");
-    if (opt->kept) { /* whose end would put back the weights that were trained before */
-        return adamod__fail(ADAMOD_ERROR_ORDER,
-                            "load: the parameters are the ones to evaluate with: end the evaluation first");
-    }
+    if (opt->kept) return adamod__evaluates("load"); /* its end would put back the weights that were trained before */
     adamod__st_file file;
     adamod_status status = adamod__st_open_within(path, adamod__state_header_limit(opt), &file);
     if (status) return status;

@@ -182,10 +182,7 @@ adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *fac
 adamod_status adamod_step(adamod_optimizer *opt) {
     if (!opt) return adamod__null_handle();
     if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");
-    if (opt->kept) {
-        return adamod__fail(ADAMOD_ERROR_ORDER,
-                            "step: the parameters are the ones to evaluate with: end the evaluation first");
-    }
+    if (opt->kept) return adamod__evaluates("step");
     if (opt->device) return adamod__device_step(opt);
     const adamod__arithmetic before = adamod__enter_arithmetic();
     const adamod_status status = adamod__host_step(opt);

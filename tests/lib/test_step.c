@@ -500,6 +500,9 @@ TEST(weights_to_evaluate_with) {
         CHECK(worst <= cases[k].near && memcmp(before, p, sizeof p) != 0);
         CHECK_INT(adamod_step(opt), ADAMOD_ERROR_ORDER);
         CHECK_HAS(adamod_last_error(), "end the evaluation first");
+        CHECK_INT(adamod_save(opt, "a file"), ADAMOD_ERROR_ORDER);
+        CHECK_HAS(adamod_last_error(), "save: the parameters are the ones to evaluate with");
+        CHECK(access("a file", F_OK) != 0);
         CHECK_INT(adamod_load(opt, "a file"), ADAMOD_ERROR_ORDER);
         CHECK_HAS(adamod_last_error(), "load: the parameters are the ones to evaluate with");
         CHECK_INT(adamod_evaluation(opt, 0), ADAMOD_OK);
