@@ -64,6 +64,7 @@ typedef struct study_source {
 typedef struct study_quick {
     char *recipe; /* a path */
     study_list set;
+    char *measure; /* NULL: the experiment's */
     double minutes;
     int64_t seeds; /* 0: the study's */
 } study_quick;

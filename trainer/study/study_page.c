@@ -119,7 +119,7 @@ static void write_experiment(const study_results *r, int index, FILE *page) {
          : file ? file
                 : "none");
     write_words(", with ", r->o->quick ? &e->quick.set : &e->set, page);
-    html(page, "; measured: %s", e->measure);
+    html(page, "; measured: %s", study_measure(r, index));
     if (!isnan(minutes)) html(page, "; %.1f minutes a run", minutes);
     fputs(".</p>\n<ul>\n", page);
     for (int i = 0; i < e->n_methods; i++) write_method(r, index, i, page);

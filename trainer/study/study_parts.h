@@ -52,7 +52,9 @@ void study_results_free(study_results *r);
 
 /* The cell that a method shows. */
 const study_cell *study_cell_of(const study_results *r, int experiment, int method);
-/* The metric that an experiment measures, as its runs describe it; NULL: there are no runs. */
+/* The name of the metric that an experiment measures. */
+const char *study_measure(const study_results *r, int experiment);
+/* The metric itself, as its runs describe it; NULL: there are no runs. */
 const metric *study_metric(const study_results *r, int experiment);
 
 /* Compares a run with the recipe that the study plans for it, and notes the difference in the cell. */

@@ -208,6 +208,7 @@ static const shape methods = {.size = sizeof(study_method),
 
 static const shape quick = {.fields = (const field[]){{"recipe", read_path, TO(study_quick, recipe), .needed = true},
                                                       {"set", read_words, TO(study_quick, set)},
+                                                      {"measure", read_text, TO(study_quick, measure)},
                                                       {"minutes", read_number, TO(study_quick, minutes)},
                                                       {"seeds", read_seeds, TO(study_quick, seeds)},
                                                       {0}}};
@@ -315,6 +316,7 @@ static void free_experiment(study_experiment *e) {
     free(e->recipe);
     free(e->measure);
     free(e->quick.recipe);
+    free(e->quick.measure);
     free_list(&e->set);
     free_list(&e->quick.set);
 }

@@ -13,6 +13,11 @@ const study_cell *study_cell_of(const study_results *r, int experiment, int meth
     return &r->at[owner.experiment][owner.method];
 }
 
+const char *study_measure(const study_results *r, int experiment) {
+    const study_experiment *e = &r->s->experiment[experiment];
+    return r->o->quick && e->quick.measure ? e->quick.measure : e->measure;
+}
+
 static const metric *find_metric(const report_run *run, const char *name) {
     for (int i = 0; i < run->n_metrics; i++) {
         if (strcmp(run->metric[i].name, name) == 0) return &run->metric[i];
@@ -25,7 +30,7 @@ const metric *study_metric(const study_results *r, int experiment) {
     for (int i = 0; i < e->n_methods; i++) {
         const study_cell *cell = study_cell_of(r, experiment, i);
         for (int k = 0; k < cell->n; k++) {
-            const metric *m = find_metric(&cell->run[k], e->measure);
+            const metric *m = find_metric(&cell->run[k], study_measure(r, experiment));
             if (m) return m;
         }
     }
@@ -96,7 +101,7 @@ static int read_runs(study_results *r, study_place of, const source *in, const r
         snprintf(path, sizeof path, "%s/recipe.yaml", directory);
         if (access(path, F_OK) == 0 && add_run(cell, directory, in, planned)) return -1;
     }
-    return point_at_runs(cell) || sum_up(cell, e->measure) ? -1 : 0;
+    return point_at_runs(cell) || sum_up(cell, study_measure(r, of.experiment)) ? -1 : 0;
 }
 
 /* Reads the runs of a method, unless they are another's. */

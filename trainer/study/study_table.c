@@ -160,11 +160,22 @@ static void put_cell(sheet *to, const place *p) {
     if (is_best(p)) sheet_bold(to, p->row + 1, 1 + 2 * p->column);
 }
 
+/* The experiment, and what it measures if that is not what the table's title says. */
+static void put_head(sheet *to, const study_results *r, int experiment, int column) {
+    const study_experiment *e = &r->s->experiment[experiment];
+    const char *name = study_measure(r, experiment);
+    const metric *m = study_metric(r, experiment);
+    if (strcmp(name, e->measure) == 0) sheet_put(to, 0, column, "%s", e->title);
+    else
+        sheet_put(to, 0, column, "%s (%s%s%s)", e->title, m ? m->label : name, m && *m->unit ? " " : "",
+                  m ? m->unit : "");
+}
+
 static sheet *make_sheet(const study_results *r, const study_table *t) {
     sheet *s = sheet_create(1 + t->rows.n, 1 + 2 * t->columns.n, t->title);
     if (!s) return NULL;
     for (int c = 0; c < t->columns.n; c++) {
-        sheet_put(s, 0, 1 + 2 * c, "%s", r->s->experiment[t->column[c]].title);
+        put_head(s, r, t->column[c], 1 + 2 * c);
         sheet_put(s, 0, 2 + 2 * c, "paper");
     }
     for (int i = 0; i < t->rows.n; i++) {
@@ -186,7 +197,7 @@ static void put_record(sheet *s, int row, const place *p) {
                               c->of.max,    paper->median, paper->mean, paper->std};
     sheet_put(s, row, 0, "%s", e->name);
     sheet_put(s, row, 1, "%s", p->t->rows.at[p->row]);
-    sheet_put(s, row, 2, "%s", e->measure);
+    sheet_put(s, row, 2, "%s", study_measure(p->r, p->t->column[p->column]));
     sheet_put(s, row, 3, "%lld", (long long)study_seeds(p->r->s, p->r->o, p->t->column[p->column]));
     sheet_put(s, row, 4, "%d", c->finished);
     sheet_put(s, row, 5, "%d", c->diverged);
