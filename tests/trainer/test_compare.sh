@@ -31,6 +31,10 @@ for run in tiny/adam-seed-1 tiny/sgd-seed-2 small-one/adam-seed-2 small-one/sgd-
     grep -q finished both/$run/result.json || fail "no run both/$run"
 done
 grep -q '^small-one: sgd, seed 1: 6 updates' said || fail "a run is named otherwise: $(cat said)"
+compare tiny.yaml small.yaml --vary optimizer=adam,sgd --dry-run >said 2>err || fail "no --out: $(cat err)"
+grep -q ' are free in runs/compare$' said || fail "the default of --out is $(cat said)"
+compare tiny.yaml small.yaml --set train.steps=2 >said 2>err || fail "two recipes without --out: $(cat err)"
+grep -q 'report is runs/compare/report.html' said || fail "no report: $(cat said)"
 refused 2 'another variant is in both/tiny/tiny too' "$ADAMOD" compare tiny.yaml tiny.yaml --out both
 rm -r both/tiny/sgd-seed-2
 compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --dry-run >said 2>err || fail "a dry run: $(cat err)"

@@ -33,7 +33,7 @@ static const cli_flag flags[] = {
     CLI_WHOLE("seeds", "N", "repeat each run with seeds 1 to N (1)", comparison, seeds, 1, 100),
     CLI_CHANGE("set", "KEY=VALUE", "override a key of the recipe in all runs; may be repeated", comparison, changes,
                NULL),
-    CLI_TEXT("out", "DIR", "where the run directories go (runs/NAME-compare)", comparison, out),
+    CLI_TEXT("out", "DIR", "where the run directories go (runs/NAME-compare; of several recipes runs/compare)", comparison, out),
     RECIPE_DEVICE_FLAG(comparison, changes),
     CLI_WHOLE("jobs", "N", "number of runs at the same time, which share the cores (1)", comparison, jobs, 1, MAX_JOBS),
     MAKE_RUNS_MINUTES(comparison, minutes),

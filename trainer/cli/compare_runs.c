@@ -265,14 +265,19 @@ static int refuse_existing(const run_list *p) {
     return 0;
 }
 
+static const char *standard_directory(comparison *c, const char *name) {
+    if (c->recipes.n > 1) return "runs/compare";
+    snprintf(c->standard, sizeof c->standard, "runs/%s-compare", name);
+    return c->standard;
+}
+
 int compare_list_runs(comparison *c) {
     int failed = read_tuned(c);
     for (int i = 0; !failed && i < c->recipes.n; i++) {
         recipe base = {0};
         char group[96] = "";
         failed = load(c, i, &base);
-        snprintf(c->standard, sizeof c->standard, "runs/%s-compare", base.name);
-        if (!failed && !c->out) c->out = c->standard;
+        if (!failed && !c->out) c->out = standard_directory(c, base.name);
         if (c->recipes.n > 1) run_list_slug(base.name, group, sizeof group);
         if (!failed) failed = add_runs(c, &base, group);
         recipe_free(&base);
