@@ -130,6 +130,10 @@ reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $
 has page/tables/table1.md '; 1 of 2 seeds; 4 of 8 updates; other data' 'data.train=100' '| Bad | not run | diverges |'
 has page/tables/table1.md 'These runs differ from the plan: optimizer.beta3=0.999, optimizer.eps=0.001'
 has page/index.html '2 of 9 runs are over' 'Not run: Number words: Bad.'
+sed -i 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"0123456789abcdef"/' recorded/numbers/adamod-seed-2/data.json
+sed -i 's/train: 100/train: 200/' recorded/numbers/adam-seed-1/recipe.yaml
+reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
+has page/tables/table1.md '| AdaMod | 0.0; 1 of 2 seeds; other data' ', data of another content than those of Adam'
 [ ! -e recorded/index.html ] || fail '--from writes into the recorded runs'
 
 # ---- --quick says that it is not the study ----

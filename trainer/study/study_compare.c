@@ -35,13 +35,24 @@ static void note_length(study_cell *cell, const char *unit, const char *is, cons
     if (!*cell->length) snprintf(cell->length, sizeof cell->length, "%.20s of %.20s %s", is, planned, unit);
 }
 
-/* Notes it once in the list of keys. */
-static void note_key(study_cell *cell, const char *key, const char *is) {
-    char text[160];
+/* Notes a text once in the list of keys. */
+static void add_note(study_cell *cell, const char *text) {
     const size_t used = strlen(cell->keys);
-    snprintf(text, sizeof text, "%.60s=%.60s", key, shown(is));
     if (strstr(cell->keys, text) || used + strlen(text) + 3 > sizeof cell->keys) return;
     snprintf(cell->keys + used, sizeof cell->keys - used, "%s%s", used ? ", " : "", text);
+}
+
+static void note_key(study_cell *cell, const char *key, const char *is) {
+    char text[160];
+    snprintf(text, sizeof text, "%.60s=%.60s", key, shown(is));
+    add_note(cell, text);
+}
+
+void study_note_data(study_cell *cell, const char *method) {
+    char text[160];
+    snprintf(cell->data, sizeof cell->data, "other data");
+    snprintf(text, sizeof text, "data of another content than those of %.60s", method);
+    add_note(cell, text);
 }
 
 static void note(study_cell *cell, const char *key, const char *is, const char *planned) {

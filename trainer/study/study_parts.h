@@ -59,6 +59,8 @@ const metric *study_metric(const study_results *r, int experiment);
 
 /* Compares a run with the recipe that the study plans for it, and notes the difference in the cell. */
 int study_compare(study_cell *cell, const report_run *run, const recipe *planned);
+/* Notes that the data of a run have another content than those of another method. */
+void study_note_data(study_cell *cell, const char *method);
 
 /* ---- The page ---------------------------------------------------------------------------------------------------- */
 

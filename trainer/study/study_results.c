@@ -117,6 +117,29 @@ static int read_cell(study_results *r, study_place of, const source *in) {
     return status;
 }
 
+/* Whether the fingerprints of the data that both runs have are the same; vocabularies follow from them. */
+static bool has_same_data(const report_run *a, const report_run *b) {
+    for (size_t i = 0; i < a->data.n; i++) {
+        const report_pair *p = &a->data.at[i];
+        const char *other = report_pairs_find(&b->data, p->key);
+        if (strncmp(p->key, "vocabulary", 10) != 0 && other && strcmp(p->value, other) != 0) return false;
+    }
+    return true;
+}
+
+/* Notes runs of an experiment whose data have another content than those of its first run, whatever their recipes say. */
+static void compare_data(study_results *r, int experiment) {
+    const study_experiment *e = &r->s->experiment[experiment];
+    const report_run *first = NULL;
+    for (int i = 0, of = 0; i < e->n_methods; i++) {
+        study_cell *cell = &r->at[experiment][i];
+        for (int k = 0; k < cell->n; k++) {
+            if (!first) first = &cell->run[k], of = i;
+            else if (!has_same_data(&cell->run[k], first)) study_note_data(cell, e->method[of].name);
+        }
+    }
+}
+
 static int read_experiment(study_results *r, int experiment, const source *in) {
     const int n = r->s->experiment[experiment].n_methods;
     r->at[experiment] = calloc((size_t)n, sizeof **r->at);
@@ -124,6 +147,7 @@ static int read_experiment(study_results *r, int experiment, const source *in) {
     for (int i = 0; i < n; i++) {
         if (read_cell(r, (study_place){experiment, i}, in)) return -1;
     }
+    compare_data(r, experiment);
     return 0;
 }
 
