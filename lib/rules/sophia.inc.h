@@ -2,7 +2,10 @@
  * 2305.14342, the element-wise part, as in the authors' SophiaG. h is a running estimate of the Hessian's diagonal that the
  * caller writes between updates; while it is 0, steps are lr sign(m).
  *
- *   m = beta1 m + (1 - beta1) g        p = p - lr sign(m) min(|m| / (rho bs h + 1e-15), 1) */
+ *   m = beta1 m + (1 - beta1) g        p = p - lr sign(m) min(|m| / (rho bs h + 1e-15), 1)
+ *
+ * With the momental bound, eta = lr / (rho bs h + 1e-15), and s is 0 and bounds nothing while h is 0: it would fill with
+ * lr / 1e-15, and take thousands of updates to forget that. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(sophia)
@@ -13,8 +16,12 @@ OPTION(BATCH_SIZE)
 
 FORMULA(sophia) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
-    x.eta = k->lr / (k->high * x.v + k->eps);
-    BOUND(s)
+    const V h = k->high * x.v, estimated = GREATER(h, -h);
+    x.step = x.eta = k->lr / (h + k->eps);
+    if (bounded) {
+        x.s = WHERE_POSITIVE(estimated, k->beta3 * x.s + k->beta3c * x.eta);
+        x.step = LESSER(x.s + (x.eta - WHERE_POSITIVE(estimated, x.eta)), x.eta);
+    }
     const V size = LESSER(GREATER(x.m, -x.m) * x.step, (V){0} + k->lr);
     /* m - m is 0 but where m is not finite, which clipping would hide.
      * NOLINTNEXTLINE(misc-redundant-expression) */

@@ -103,6 +103,58 @@ class AgainstTorchMuon(unittest.TestCase):
             self.assertLessEqual(worst(others, params), 0.02)
 
 
+class MuonsGroups(unittest.TestCase):
+    """Groups as the author's MuonWithAuxAdam has them: without use_muon, lr, betas and eps are AdamW's."""
+
+    OPTIONS = dict(lr=3e-2, betas=(0.8, 0.9), eps=1e-3, weight_decay=0.2)
+
+    def make(self, params):
+        groups = [dict(params=params[:1], use_muon=True, lr=0.1), dict(params=params[1:], use_muon=False, **self.OPTIONS)]
+        return lt.Muon(groups, weight_decay=0)
+
+    def test_their_options_are_adamws(self):
+        """With a scheduler, and from a checkpoint in the middle."""
+        params = make_params((5, 4), (9,), (4, 3), dtype=torch.float64)
+        others = clones(params[1:])
+        a, b = self.make(params), torch.optim.AdamW(others, **self.OPTIONS)
+        schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5) for optimizer in (a, b)]
+        for t in range(1, 21):
+            set_grads(params, t)
+            for p, q in zip(params[1:], others):
+                q.grad = p.grad.clone()
+            if t == 10:
+                saved, a = a.state_dict(), lt.Muon([dict(params=params[:1]), dict(params=params[1:])])
+                a.load_state_dict(saved)
+                schedulers[0].optimizer = a
+            a.step()
+            b.step()
+            for scheduler in schedulers:
+                scheduler.step()
+        self.assertAlmostEqual(a.param_groups[0]["lr"], 0.1 * 0.5**6)
+        self.assertLessEqual(worst(params[1:], others), 1e-12)
+
+    def test_others_have_adamws_own(self):
+        """A group without lr, betas and eps; vectors among matrices; and a group that says both."""
+        params = make_params((4, 3), (9,), (3, 3), dtype=torch.float64)
+        others = clones(params)
+        groups = [
+            dict(params=params[:1], use_muon=False),
+            dict(params=params[1:2], lr=0.5, eps=1e-2),
+            dict(params=params[2:], use_muon=False, lr=0.5, adamw_lr=1e-2),
+        ]
+        a = lt.Muon(groups, lr=0.5, weight_decay=0, adamw_lr=1e-2, adamw_betas=(0.7, 0.8), adamw_eps=1e-4)
+        b = torch.optim.AdamW(others, lr=1e-2, betas=(0.7, 0.8), eps=1e-4, weight_decay=0)
+        train(a, params, 20)
+        train(b, others, 20)
+        self.assertLessEqual(worst(params, others), 1e-12)
+
+    def test_what_is_missing_is_named(self):
+        with self.assertRaisesRegex(ValueError, "group 0: adamw_betas is None, expected 2 numbers"):
+            lt.Muon(make_params((3,)), adamw_betas=None)
+        with self.assertRaisesRegex(ValueError, r"group 0: adamw_betas is \(0.9,\), expected 2 numbers"):
+            lt.Muon([dict(params=make_params((3,)), use_muon=False, betas=(0.9,))])
+
+
 try:
     ports = importlib.import_module("pytorch_optimizer")
 except Exception:  # some versions fail with some PyTorch
@@ -284,6 +336,42 @@ class SophiasStep(unittest.TestCase):
         self.assertLessEqual(worst([p], [q]), 1e-12)
         self.assertTrue(50 < clipped < 9950)
 
+    def test_an_estimate_before_the_first_step(self):
+        """As with the authors': update_hessian makes the states. A step that comes later counts from 1."""
+        for dtype, more in ((torch.float64, {}), (torch.bfloat16, {}), (torch.float32, dict(state_type="bf16"))):
+            params = make_params((6,), (4,), dtype=dtype)
+            optimizer = lt.Sophia(params, lr=1e-2, betas=(0.9, 0.75), rho=0.5, bs=2, weight_decay=0, **more)
+            params[0].grad = torch.full_like(params[0], 2.0)
+            optimizer.update_hessian()
+            self.assertEqual(optimizer.state[params[0]]["hessian"].tolist(), [1.0] * 6)
+            self.assertFalse(optimizer.state.get(params[1]))
+            before = [p.detach().clone() for p in params]
+            set_grads(params, 1)
+            optimizer.step()
+            moved = before[0].double() - params[0].detach().double()
+            expected = 1e-2 * (0.1 * params[0].grad.double()).clamp(-1, 1)
+            torch.testing.assert_close(moved, expected, rtol=1e-9, atol=1e-9 if dtype is torch.float64 else 1e-2)
+            self.assertEqual([int(optimizer.state[p]["step"]) for p in params], [1, 1])
+
+    def test_the_bound_begins_with_the_first_estimate(self):
+        """Until then steps are lr sign(m), and s is 0; or it would be full of lr / 1e-15."""
+        params = make_params((50,))
+        others = clones(params)
+        bounded, free = lt.Sophia(params, bs=1, bound="momental"), lt.Sophia(others, bs=1)
+        for t in range(1, 11):
+            for optimizer, ps in ((bounded, params), (free, others)):
+                train(optimizer, ps, 1, first=t)
+            self.assertTrue(torch.equal(params[0], others[0]))
+            self.assertEqual(float(bounded.state[params[0]]["exp_avg_lr"].abs().max()), 0)
+            self.assertEqual(bounded.lr_histogram().bounded, 0)
+        params[0].grad[:25] = 0
+        bounded.update_hessian()
+        train(bounded, params, 1, first=11)
+        self.assertEqual(bounded.lr_histogram().bounded, 0.5)
+        s = bounded.state[params[0]]["exp_avg_lr"]
+        self.assertEqual(float(s[:25].abs().max()), 0)
+        self.assertLess(float(s[25:].max()), 1e6)
+
     def test_an_estimate_in_bfloat16_moves_on_average(self):
         """Rounded to nearest, it would stay where the first squares took it."""
         for dtype in (torch.float32, torch.bfloat16):
@@ -358,12 +446,15 @@ class Bound(unittest.TestCase):
                 before, others = [p.detach().clone() for p in params], clones(params)
                 bounded = cls(params, bound="momental")
                 bounded.collect_learning_rates()
+                if cls is lt.Sophia:  # the bound begins with an estimate
+                    set_grads(params, 0)
+                    bounded.update_hessian()
                 train(bounded, params, 12)
                 train(cls(others), others, 12)
                 near, far = (
                     sum(float((p.detach() - q).norm()) for p, q in zip(ps, before)) for ps in (params, others)
                 )
-                if cls not in (lt.LAMB, lt.Sophia):  # a trust ratio, or no Hessian, makes up for it
+                if cls not in (lt.LAMB, lt.Sophia):  # a trust ratio makes up for it; the other has no Hessian
                     self.assertLess(near, 0.2 * far)
                 h = bounded.lr_histogram()
                 self.assertGreater(h.bounded, 0.9)

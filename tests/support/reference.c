@@ -623,7 +623,8 @@ static void step_sophia(ref_state *s, double *p, const double *g, const ref_opti
     double *m = find(s, "exp_avg"), *h = find(s, "hessian");
     for (int64_t i = 0; i < s->count; i++) {
         m[i] = o->beta1 * m[i] + (1 - o->beta1) * g[i];
-        double eta = bounded(s, i, o->lr / (o->rho * o->bs * h[i] + 1e-15), o);
+        double eta = o->lr / (o->rho * o->bs * h[i] + 1e-15);
+        if (h[i] != 0) eta = bounded(s, i, eta, o); /* the bound begins with the first estimate */
         p[i] -= copysign(fmin(eta * fabs(m[i]), o->lr), m[i]);
     }
 }

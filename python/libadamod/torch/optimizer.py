@@ -436,5 +436,9 @@ class Optimizer(torch.optim.Optimizer):
                 values = q8.decoded(state)
                 eta, step = self._rates(options, p, values, int(state["step"]))
                 if options.get("bound") == "momental":
-                    eta, step = step, torch.minimum(step, local_real(values["exp_avg_lr"]).to(step.dtype))
+                    eta, step = step, torch.minimum(step, self._limits(values, step))
                 yield eta, step
+
+    def _limits(self, state: Dict[str, Any], unbounded: Tensor) -> Tensor:
+        """The largest learning rates that the momental bound allows; unbounded: those without it."""
+        return local_real(state["exp_avg_lr"]).to(unbounded.dtype)

@@ -6,6 +6,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
 
@@ -571,16 +572,18 @@ class Sophia(Optimizer):
 
     @torch.no_grad()
     def update_hessian(self) -> None:
-        """Takes the squares of the gradients there are into the estimate. A parameter has one from its first step on.
+        """Takes the squares of the gradients there are into the estimate; before a parameter's first step, makes its states.
         After a GradScaler's scale(), call its unscale_() first."""
+        self._make_states()
         place = -1
         for group in self.param_groups:
             beta2 = group["betas"][1]
             for p in group["params"]:
                 place += 1
-                hessian, g = self.state.get(p, {}).get("hessian"), p.grad
-                if g is None or hessian is None:
+                g = p.grad
+                if g is None:
                     continue
+                hessian = self.state[p]["hessian"]
                 if g.layout is not torch.strided:
                     raise RuntimeError(f"update_hessian: a gradient has layout {g.layout}, expected a dense one")
                 if g.is_complex():  # as pairs of reals, as in a step
@@ -592,10 +595,23 @@ class Sophia(Optimizer):
                 round_at_random(mixed, group["seed"], place, int(self.state[p]["step"]))
                 hessian.copy_(mixed)
 
+    def _make_states(self) -> None:
+        """The states of parameters that have a gradient and had no step yet."""
+        params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        if all("hessian" in self.state.get(p, {}) for p in params):
+            return
+        for arrays in self._all_arrays():
+            arrays.prepare(self.state)
+            arrays.leave()
+
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         lr = rates.constant(o["lr"], p)
         eta = lr / (o["rho"] * o["bs"] * rates.local_real(state["hessian"]).to(lr.dtype) + 1e-15)
         return eta, eta
+
+    def _limits(self, state: Dict[str, Any], unbounded: Tensor) -> Tensor:
+        limits = super()._limits(state, unbounded)
+        return torch.where(rates.local_real(state["hessian"]) == 0, unbounded, limits)  # it begins with the first estimate
 
 
 class Muon(Optimizer):
@@ -605,6 +621,9 @@ class Muon(Optimizer):
 
     A parameter of two or more dimensions is a matrix of its first dimension by all others. All others, and groups with
     use_muon=False (embeddings, output layers), take AdamW's step. It looks at whole parameters.
+
+    As in the author's MuonWithAuxAdam, lr, betas and eps of a group with use_muon=False are AdamW's, where the group has
+    them; adamw_lr, adamw_betas and adamw_eps are for all else that AdamW updates.
 
     Args, besides those of every Optimizer here:
         lr: learning rate of matrices.
@@ -616,13 +635,13 @@ class Muon(Optimizer):
         ns_steps: number of these iterations.
         adjust_lr_fn: "original" (None), "match_rms_adamw" or "spectral_unclamped".
         use_muon: False: AdamW updates matrices too.
-        adamw_lr: learning rate of AdamW; a scheduler changes it in proportion to lr.
-        adamw_betas: betas of AdamW.
-        adamw_eps: eps of AdamW.
+        adamw_lr: learning rate of AdamW; a scheduler changes it in proportion to lr. None: lr.
+        adamw_betas: betas of AdamW. None: betas of the group.
+        adamw_eps: eps of AdamW. None: eps.
     """
 
     rule = "muon"
-    _telling = Telling(("ns_steps",))
+    _telling = Telling(("ns_steps",), foreign=("betas",))
     _states_tell_rates = False
     _names = {
         "ns_coefficients": ("ns_a", "ns_b", "ns_c"),
@@ -643,27 +662,59 @@ class Muon(Optimizer):
         adjust_lr_fn: Optional[str] = None,
         *,
         use_muon: bool = True,
-        adamw_lr: float = 3e-4,
-        adamw_betas: Betas = (0.9, 0.95),
-        adamw_eps: float = 1e-10,
+        adamw_lr: Optional[float] = 3e-4,
+        adamw_betas: Optional[Betas] = (0.9, 0.95),
+        adamw_eps: Optional[float] = 1e-10,
         **common: Unpack[Common],
     ) -> None:
         super().__init__(params, own(locals()), common)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """See Optimizer.add_param_group. lr, betas and eps in a group with use_muon=False are AdamW's."""
+        if not param_group.get("use_muon", self.defaults["use_muon"]):
+            own = {f"adamw_{name}": None for name in _ADAMW if name in param_group}
+            param_group = {**own, **param_group}
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         group.setdefault("base_lr", float(group["lr"]))
 
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        if not _is_the_authors(group):
+            return super()._other_formula(group, before, has_states)
+        for p in group["params"]:
+            if group["use_muon"] and p.dim() > 2 and _factor(*p.shape[-2:]) != _factor(len(p), p[0].numel()):
+                return f"its factor of lr is that of the last two dimensions, and {tuple(p.shape)} has another here"
+        return None
+
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        if _is_the_authors(group):
+            group.update({f"adamw_{name}": None for name in (() if group["use_muon"] else _ADAMW)})
+            own = ("nesterov", "ns_coefficients", "ns_steps", "adjust_lr_fn")
+            formula = {name: inspect.signature(Muon).parameters[name].default for name in own}
+            group.update(formula, decay="decoupled", maximize=False)
         group.setdefault("base_lr", float(group.get("initial_lr", group["lr"])))  # torch.optim's has none
         super()._complete(group, before)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        values = super()._options({**group, "adjust_lr_fn": group["adjust_lr_fn"] or "original"})
-        if group.get("base_lr", 0) > 0:  # none yet while a new group is checked
+        follows = group["adamw_lr"] is not None and group.get("base_lr", 0) > 0  # none yet while a new group is checked
+        given = {f"adamw_{name}": group.get(name) for name in _ADAMW if group[f"adamw_{name}"] is None}
+        values = super()._options({**group, **given, "adjust_lr_fn": group["adjust_lr_fn"] or "original"})
+        if follows:
             values["adamw_lr"] *= values["lr"] / group["base_lr"]
         return values
+
+
+# Options of a group that are AdamW's with use_muon=False, and have "adamw_" before their names otherwise.
+_ADAMW = ("lr", "betas", "eps")
+
+
+def _is_the_authors(group: Dict[str, Any]) -> bool:
+    """Whether a saved group is of MuonWithAuxAdam."""
+    return "use_muon" in group and "ns_steps" not in group
+
+
+def _factor(rows: int, columns: int) -> float:
+    return max(1.0, rows / columns)
 
 
 class SOAP(Optimizer):
