@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from .. import _c
 from . import counts, q8
 from .settled import Settled, written
+from .sharding import is_distributed, is_flattened, is_spread, local, same_place
 
 _TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16, torch.float16: _c.F16}
 _STATE_TYPES = {"bf16": torch.bfloat16, "q8": torch.uint8}  # "auto" is the type of computation
@@ -28,6 +29,8 @@ _COMPUTE = {torch.float64: torch.float64}  # all others are computed in float32
 _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
+
+_ELEMENT_WISE_VECTORS = ("muon", "soap")  # rules that look at whole matrices, and take Adam's step for all else
 
 _WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
 
@@ -42,19 +45,6 @@ def _device_name(device: torch.device) -> Optional[str]:
 def device_of(p: Tensor) -> Optional[str]:
     """The device whose handle updates a parameter; None: the CPU, where it takes none."""
     return _device_name(p.device)
-
-
-def is_distributed(t: Any) -> bool:
-    """Whether it is a DTensor, which not every PyTorch has."""
-    return hasattr(t, "_local_tensor")
-
-
-def local(t: Tensor) -> Tensor:
-    """This process's part of a DTensor; any other tensor itself. Waits for a collective that is still to give it."""
-    t = getattr(t, "_local_tensor", t)
-    wait = getattr(t, "trigger_wait", None)
-    here: Tensor = t if wait is None else wait()
-    return here
 
 
 def is_fake(t: Any) -> bool:
@@ -76,12 +66,6 @@ def has_nonzero(t: Tensor) -> bool:
         return bool(t.numel())
     found: Any = (t.detach() != 0).any() if not is_distributed(t) else t.detach().abs().sum()
     return bool(found.full_tensor() if is_distributed(found) else found)
-
-
-def _same_place(p: Any, t: Any) -> bool:
-    """Whether two DTensors are spread over processes in the same way."""
-    same_mesh = p.device_mesh is t.device_mesh or p.device_mesh == t.device_mesh
-    return same_mesh and tuple(p.placements) == tuple(t.placements)
 
 
 def _contiguous(shape: Sequence[int]) -> Tuple[int, ...]:
@@ -160,7 +144,7 @@ class Wanted(NamedTuple):
     shape: Tuple[int, ...]
     stride: Tuple[int, ...]
     dtype: torch.dtype
-    shared: bool = True  # placed as the parameter, where that is a DTensor; not what a process has for itself
+    shared: bool = True  # placed as the parameter, where that is a DTensor; others are tensors of this process
 
 
 def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
@@ -216,6 +200,10 @@ class Arrays:
         self.spans = (_c.Span * len(self.params))()
         self.rows = list(self.spans)
         self.sharded = [is_distributed(p) for p in self.params]
+        self.spread = [sharded and is_spread(p) for p, sharded in zip(self.params, self.sharded)]
+        self.together = False  # all of the optimizer's are updated whole, since some are spread: the rule couples them
+        self.gathers: List[int] = []  # in this step; of these the arrays here have only been checked
+        self.collected: List[_c.Statistics] = []  # of their last update
         self.links: List[Optional[Link]] = [None] * len(self.params)
         self.devices: List[str] = []  # of links, without the CPU
         self.active: List[Link] = []
@@ -231,6 +219,10 @@ class Arrays:
         """A parameter, for messages."""
         name = f" ('{self.names[i]}')" if i < len(self.names) else ""
         return f"parameter {i} of group {self.index}{name}"
+
+    def place(self, i: int) -> int:
+        """A parameter's number among those of all groups."""
+        return self.first + i
 
     def matches(self, rule: str, first: int, params: Sequence[Tensor]) -> bool:
         """Whether these are still the arrays of a group."""
@@ -304,6 +296,10 @@ class Arrays:
     def prepare(self, states: Dict[Tensor, Dict[str, Any]], same_states: bool = False) -> None:
         """Points the spans at what is there now. A faulty parameter is refused here. same_states:
         each parameter has the dict it had in the last step."""
+        self.gathers = []
+        if self.together:
+            self._gather_all(states)
+            return
         if same_states and self.settled is not None and self.settled.follow():
             self.active = self.settled.active
             return
@@ -324,6 +320,30 @@ class Arrays:
             known = [link for link in self.links if link is not None]
             self.settled = Settled(self.params, self.spans, self.active, known)
 
+    def needs_whole(self, p: Tensor) -> bool:
+        """Whether the rule looks at more than single elements of a parameter."""
+        if self.hyper.rule in _ELEMENT_WISE_VECTORS:
+            return p.dim() > 1 and bool(self.values.get("use_muon", True))
+        return self.facts.whole_arrays
+
+    def _gather_all(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
+        self.active = []
+        for i, p in enumerate(self.params):
+            if p.grad is None:
+                continue
+            if self.spread[i]:
+                self._gather(i, p, p.grad, states[p])
+            else:
+                self.gathers.append(i)
+
+    def _gather(self, i: int, p: Tensor, g: Tensor, state: Dict[str, Any]) -> None:
+        """Leaves a parameter to whole.py, if nothing is wrong with it."""
+        self._check_place(i, p, "its gradient", g)
+        self._check_param(i, local(p), _REAL.get(p.dtype, p.dtype))
+        self._check_grad(i, p, g)
+        self._check_states(i, p, state)
+        self.gathers.append(i)
+
     def _prepare_each(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         self.active, self.copies, self.copies_back = [], [], []
         strided = torch.strided
@@ -335,6 +355,10 @@ class Arrays:
                     self.relinked, self.links[i] = True, None  # a handle would take its old memory for used
                 continue
             state = states[p]
+            if sharded and self._is_gathered(i):
+                row.grad, self.links[i] = None, None
+                self._gather(i, p, g, state)
+                continue
             if sharded or type(g) is not Tensor:
                 g = self._here(i, p, "its gradient", g)
                 p = local(p) if sharded else p
@@ -369,19 +393,23 @@ class Arrays:
         if self.relinked:
             self.devices = sorted({link.device for link in self.links if link and link.device})
 
-    def _here(self, i: int, p: Tensor, what: str, t: Tensor) -> Tensor:
-        """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum
-        that is still to be made, that takes a collective, which all processes come to: they have the same parameters."""
+    def _check_place(self, i: int, p: Tensor, what: str, t: Tensor) -> None:
+        """That a gradient or state can be placed as its parameter is."""
         if is_fake(p) or is_fake(t):
             raise RuntimeError(f"{self.name(i)} {_without_values(p if is_fake(p) else t)}")
         if is_distributed(t) != self.sharded[i]:
             one, other = ("a DTensor", "none") if self.sharded[i] else ("no DTensor", "one")
             raise TypeError(f"{self.name(i)} is {one}, and {what} is {other}")
-        if self.sharded[i] and not _same_place(p, t):
-            mesh, placements, there = (p.device_mesh, p.placements, t.device_mesh)  # type: ignore[attr-defined]
-            if mesh != there:
-                raise ValueError(f"{self.name(i)} is on {mesh}, and {what} on {there}")
-            t = t.redistribute(mesh, placements)  # type: ignore[attr-defined]
+        mesh, there = getattr(p, "device_mesh", None), getattr(t, "device_mesh", None)
+        if self.sharded[i] and mesh is not there and mesh != there:
+            raise ValueError(f"{self.name(i)} is on {mesh}, and {what} on {there}")
+
+    def _here(self, i: int, p: Tensor, what: str, t: Tensor) -> Tensor:
+        """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum
+        that is still to be made, that takes a collective, which all processes come to: they have the same parameters."""
+        self._check_place(i, p, what, t)
+        if self.sharded[i] and not same_place(p, t):
+            t = t.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
             self.copies.append(t)
         here = local(t)
         if here is not t:
@@ -491,7 +519,7 @@ class Arrays:
         row.count = link.count
         row.ndim = p.dim() if shaped else 0
         row.shape[: row.ndim] = p.shape[: row.ndim]
-        row.stream = _c.stream(f"param.{self.first + i}")  # as the library has it for its own handles
+        row.stream = _c.stream(f"param.{self.place(i)}")  # as the library has it for its own handles
         row.step = 0
         link.names = ("step", *self._link_states(i, p, real, link))
         link.key = _key(p, state, link.names, self.sharded[i])
@@ -554,8 +582,11 @@ class Arrays:
             raise TypeError(f"{self.name(i)} is {p.dtype}; {rule} is for real parameters")
         if self.facts.shaped and p.dim() > _c.MAX_DIMS:
             raise ValueError(f"{self.name(i)} has {p.dim()} dimensions; {rule} is for {_c.MAX_DIMS} at most")
-        if self.sharded[i] and self.facts.whole_arrays:
-            raise TypeError(f"{self.name(i)} is sharded; {rule} needs whole parameters")
+        if self.facts.whole_arrays and self.values.get("use_muon", True) and is_flattened(self.params[i]):
+            raise TypeError(
+                f"{self.name(i)} is flattened by FSDP1 (FullyShardedDataParallel); {rule} needs whole parameters: "
+                f"use FSDP2 (fully_shard)"
+            )
 
     def _steps(self, i: int, state: Dict[str, Any]) -> int:
         """Updates done so far: a tensor, an int in older checkpoints and other packages, nothing in PyTorch's SGD
@@ -594,7 +625,7 @@ class Arrays:
                 wanted = wanted._replace(shape=(spec.shape[0], *p.shape), stride=(p.numel(), *stride))
             elif not shaped:  # one for all
                 wanted = wanted._replace(dtype=dtype)
-            yield spec, wanted
+            yield spec, wanted._replace(shared=wanted.shape == tuple(p.shape))
 
     def check_states(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         """Finds what is wrong with states that were loaded, without looking at parameters' values or memory."""
@@ -602,17 +633,22 @@ class Arrays:
             state = states.get(p)
             if not state or is_lazy(p):
                 continue
-            here = getattr(p, "_local_tensor", p)
-            if _REAL.get(here.dtype, here.dtype) not in _TYPES:
-                continue  # the step says so
-            begins = self._steps(i, state) == 0 or is_new(state)
-            for _, wanted in self._wanted(here, _contiguous(here.shape)):
-                if state.get(wanted.name) is None:
-                    self._check_begins(i, state, wanted, begins)
-                    continue
-                self._check_found(i, wanted, state[wanted.name])
-                if state[wanted.name].dtype is torch.uint8:
-                    self._check_codes(i, state, wanted, here.numel())
+            here = p if self._is_gathered(i) else getattr(p, "_local_tensor", p)
+            if _REAL.get(here.dtype, here.dtype) in _TYPES:  # otherwise the step says so
+                self._check_states(i, here, state)
+
+    def _is_gathered(self, i: int) -> bool:
+        return self.spread[i] and self.needs_whole(self.params[i])
+
+    def _check_states(self, i: int, p: Tensor, state: Dict[str, Any]) -> None:
+        begins = self._steps(i, state) == 0 or is_new(state)
+        for _, wanted in self._wanted(p, _contiguous(p.shape)):
+            if state.get(wanted.name) is None:
+                self._check_begins(i, state, wanted, begins)
+                continue
+            self._check_found(i, wanted, state[wanted.name])
+            if state[wanted.name].dtype is torch.uint8:
+                self._check_codes(i, state, wanted, p.numel())
 
     def _check_begins(self, i: int, state: Dict[str, Any], wanted: Wanted, begins: bool) -> None:
         # Momentum and the bound may be switched on at any time. AdaMod always has it.
@@ -629,10 +665,10 @@ class Arrays:
         here = getattr(found, "_local_tensor", found)
         if is_distributed(found) and not self.sharded[i]:
             raise TypeError(f"{self.name(i)} is not a DTensor, and {wanted.name} is one")
-        if is_distributed(found):  # it may be placed otherwise
+        if is_distributed(found) and not self._is_gathered(i) and wanted.shared:  # it may be placed otherwise
             self._check_shape(i, wanted._replace(shape=tuple(self.params[i].shape)), found)
         else:
-            self._check_shape(i, wanted, here)
+            self._check_shape(i, wanted, found)
         if here.layout is not torch.strided or (here.is_complex() != wanted.dtype.is_complex):
             raise TypeError(
                 f"{wanted.name} of {self.name(i)} is {here.dtype} in layout {here.layout}, "
@@ -679,7 +715,7 @@ class Arrays:
     def _check_codes(self, i: int, state: Dict[str, Any], wanted: Wanted, count: int) -> Wanted:
         """A state in 8 bits, whose scales are returned as they have to be."""
         codes, scale = state[wanted.name], self._wanted_scale(wanted, count)
-        if self.sharded[i] and not (is_distributed(codes) and _same_place(self.params[i], codes)):
+        if self.sharded[i] and not (is_distributed(codes) and same_place(self.params[i], codes)):
             raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and is not sharded as its parameter is")
         codes = local(codes)
         if state.get(scale.name) is None or not _is_dense(codes.shape, codes.stride()):
@@ -697,7 +733,7 @@ class Arrays:
         return t
 
     def _new(self, i: int, link: Link, wanted: Wanted, initial: float) -> Tensor:
-        if self.sharded[i] and wanted.shared:  # only rules whose states all have the parameter's shape come here
+        if self.sharded[i] and wanted.shared:
             t = torch.full_like(self.params[i], initial, dtype=wanted.dtype, requires_grad=False)
         else:
             value = complex(initial, initial) if wanted.dtype in _REAL else initial
@@ -715,7 +751,8 @@ class Arrays:
         here = self._here(i, self.params[i], wanted.name, found) if is_distributed(found) else local(found)
         device = local(self.params[i]).device
         fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
-        placed = not (self.sharded[i] and wanted.shared) or (is_distributed(found) and _same_place(self.params[i], found))
+        as_param = is_distributed(found) and same_place(self.params[i], found)
+        placed = as_param or not (self.sharded[i] and wanted.shared)
         if fits and placed and _same_layout(wanted.shape, here.stride(), wanted.stride):
             return found
         t = self._new(i, link, wanted, 0.0)

@@ -36,9 +36,9 @@ class Scaling(NamedTuple):
         return self.scale is not None or self.found_inf is not None
 
 
-def _capturing(device: str) -> bool:
+def capturing(device: str) -> bool:
     cuda: Any = torch.cuda  # whose hints come and go
-    return device != "cpu" and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
+    return device != "cpu" and cuda.is_initialized() and bool(cuda.is_current_streamcapturing())
 
 
 class Changed(Exception):
@@ -222,7 +222,7 @@ class Handle:
     def _add(self, member: Member, link: Link) -> None:
         arrays, row = member.arrays, member.arrays.rows[link.index]
         tensor = _c.TensorDesc(
-            name=b"param.%d" % (arrays.first + link.index),
+            name=b"param.%d" % arrays.place(link.index),
             param=row.param,
             grad=row.grad,
             param_type=row.param_type,
@@ -276,7 +276,7 @@ class Handle:
         """Whether steps count the learning rates of single elements."""
         if on == self.collecting:
             return
-        if _capturing(self.device):
+        if capturing(self.device):
             raise RuntimeError(
                 f"{self.device}: collect_learning_rates() has no effect within a capture: take a step outside first"
             )
@@ -312,7 +312,7 @@ class Handle:
         if not active:
             return
         status = _c.lib.adamod_step(self.handle)
-        if not status and _capturing(self.device):
+        if not status and capturing(self.device):
             self.captured = [dict(counted.link.state) for counted in self._all_counted()]
         # A failure is one of a step before, which the host took for done.
         self.behind = self.behind or self.captured is not None or self.scaling.found_inf is not None or status != 0
@@ -379,7 +379,7 @@ class Handles:
                 return handle
         except Changed:
             pass
-        if _capturing(key[0]):
+        if capturing(key[0]):
             raise RuntimeError(
                 f"{key[0]}: parameters or states changed since the last step: take a step outside, then capture one"
             )
@@ -431,8 +431,9 @@ def _named(message: str, groups: Sequence[Arrays]) -> str:
     def name(match: Any) -> str:
         number = int(match[1])
         for arrays in groups:
-            if arrays.first <= number < arrays.first + len(arrays.params):
-                return arrays.name(number - arrays.first)
+            for i in range(len(arrays.params)):
+                if arrays.place(i) == number:
+                    return arrays.name(i)
         return str(match[0])
 
     return re.sub(r"param\.(\d+)", name, message)

@@ -27,12 +27,13 @@ import torch
 from torch import Tensor
 
 from .. import _c
-from . import checkpoints, counts, q8
+from . import checkpoints, counts, q8, whole
 from .arrays import Arrays, check_groups, device_of, has_nonzero
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, taken
 from .rates import Histogram, histogram, merged, local_real
 from .settled import Remembered
+from .sharding import made_by_zero
 
 # Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
 _LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
@@ -108,6 +109,11 @@ class Optimizer(torch.optim.Optimizer):
             **self._bound(defaults),
             **taken(type(self), common, "bound" in _option_names(self.rule)),
         }
+        if _c.rule_info(self.rule).couples_arrays and made_by_zero():
+            raise ValueError(
+                f"ZeroRedundancyOptimizer gives each process some of the parameters, and {self.rule} looks at all of "
+                f"them: use {type(self).__name__} without it, or with FSDP2 (fully_shard)"
+            )
         self._arrays: List[Arrays] = []
         self._states = Remembered()
         self._handles = Handles()
@@ -190,6 +196,9 @@ class Optimizer(torch.optim.Optimizer):
         for index, group in enumerate(self.param_groups):
             arrays.append(self._group_arrays(index, first))
             first += len(group["params"])
+        if arrays and arrays[0].facts.couples_arrays and any(any(a.spread) for a in arrays):
+            for each in arrays:
+                each.together = True
         self._arrays = arrays
         return arrays
 
@@ -224,6 +233,7 @@ class Optimizer(torch.optim.Optimizer):
         if makes_states:
             for arrays in groups:
                 arrays.leave()
+            whole.make_states(groups, self.state)
             return loss
         if not same_states:
             self._states.remember(self.state)
@@ -239,6 +249,8 @@ class Optimizer(torch.optim.Optimizer):
             handle.step()
         for arrays in groups:
             arrays.finish()
+        if any(arrays.gathers or arrays.collected for arrays in groups):
+            whole.update(groups, self.state, scaled, scale, self._collecting)
         for group in self.param_groups:
             if group.get("count") == "group":
                 self._count_idle(group)
@@ -419,7 +431,7 @@ class Optimizer(torch.optim.Optimizer):
                 f"call collect_learning_rates() before the step"
             )
         arrays = [self._arrays[index] for index in groups if index < len(self._arrays)]
-        parts = [statistics for a in arrays for statistics in [a.statistics, *self._handles.statistics(a)]]
+        parts = [part for a in arrays for part in (a.statistics, *self._handles.statistics(a), *a.collected)]
         return merged([statistics for statistics in parts if statistics is not None])
 
     def _all_rates(self, groups: Iterable[int]) -> Iterator[Tuple[Tensor, Tensor]]:

@@ -470,7 +470,7 @@ class Adafactor(Optimizer):
     """Adafactor, Shazeer and Stern, arXiv 1804.04235: a matrix's second moment as the product of a row and a column.
 
     As in fairseq and Transformers, with their arguments and checkpoints; not as torch.optim.Adafactor. It looks at whole
-    parameters, so under FSDP it is not what it is without.
+    parameters.
 
     Args, besides those of every Optimizer here:
         lr: the learning rate, a tensor too; with relative_step there is none to be given.
