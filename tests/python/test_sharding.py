@@ -228,6 +228,23 @@ def fully_shard_2(rank):
                 torch.testing.assert_close(p.full_tensor(), q.detach(), rtol=1e-9, atol=1e-12)
 
 
+def scaled(rank):
+    """A GradScaler's factor, and rates that states tell."""
+    for name in ("LAMB", "Prodigy", "AdaShift"):
+        expected = alone(RULES[name], torch.float64)
+        params, optimizer = spread(RULES[name], torch.float64, mesh(), first_dimension)
+        optimizer.grad_scale = torch.tensor(4.0)
+        optimizer.found_inf = torch.tensor(0.0)
+        steps(optimizer, params, 1, STEPS, lambda g, p: as_parameter(4 * g, p))
+        before = [p.full_tensor() for p in params]
+        optimizer.found_inf = torch.tensor(1.0)
+        steps(optimizer, params, STEPS + 1, STEPS + 1, as_parameter)
+        assert all(torch.equal(p.full_tensor(), q) for p, q in zip(params, before)), name
+        assert_same(f"{name} scaled", params, optimizer, expected)
+        if optimizer._states_tell_rates:
+            assert optimizer.lr_histogram().elements == sum(p.to_local().numel() for p in params), name
+
+
 def element_wise(rank):
     """Rules that look at single elements gather nothing; nor does Muon where it takes AdamW's step."""
     matrix, vector = torch.ones(4, 4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
@@ -323,7 +340,8 @@ def zero_redundancy(rank):
 
 
 def sharded(rank):
-    for part in (every_rule, other_meshes, among_others, checkpoints, element_wise, refused, fully_shard_2, flattened):
+    parts = (every_rule, other_meshes, among_others, checkpoints, scaled, element_wise, refused)
+    for part in (*parts, fully_shard_2, flattened):
         part(rank)
 
 

@@ -57,14 +57,10 @@ def _one_later(place: Any) -> Any:
 def placed(t: Tensor, p: Any) -> Tensor:
     """A whole tensor, the same on all processes, as a DTensor that is placed as p is; so each keeps a part, without a
     collective. The part may be a view. t has p's shape, or it is a queue of such tensors."""
-    try:
-        from torch.distributed.tensor import Replicate
-    except ImportError:  # before PyTorch 2.5
-        from torch.distributed._tensor import Replicate  # type: ignore[no-redef, import-not-found]
     mesh, places = p.device_mesh, p.placements
     if t.dim() > p.dim():
         places = tuple(map(_one_later, places))
-    d: Any = type(p).from_local(t, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    d: Any = type(p).from_local(t, mesh, run_check=False)  # replicated, if nothing else is said
     part: Tensor = d.redistribute(mesh, places)
     return part
 

@@ -123,7 +123,7 @@ def update(groups: Sequence[Arrays], states: States, scaling: Scaling, scale: fl
     for arrays in groups:
         for i in arrays.gathers:
             if capturing(str(arrays.params[i].device)):
-                raise RuntimeError(f"{arrays.name(i)} is sharded: a step that gathers it cannot be captured into a graph")
+                raise RuntimeError(f"{arrays.name(i)} is sharded: a step that gathers it cannot be captured")
     for wholes in _wholes(groups, states):
         handles = Handles()
         for whole in wholes:
