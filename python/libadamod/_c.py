@@ -262,6 +262,7 @@ class Rule(NamedTuple):
 
     signed_state: str  # the name of state 0, the only one that can be negative in 8 bits; "": there is none
     begin_as_param: FrozenSet[str]  # names of states
+    states: FrozenSet[str]  # names of all that it may have
     shaped: bool
     whole_arrays: bool
     couples_arrays: bool
@@ -278,7 +279,8 @@ def rule_info(rule: str) -> Rule:
     return Rule(
         next((s.name.decode() for s in states if s.index == 0), ""),
         frozenset(s.name.decode() for s in states if s.begins == BEGINS_AS_PARAM),
-        *(bool(getattr(c, name)) for name in Rule._fields[2:]),
+        frozenset(s.name.decode() for s in states),
+        *(bool(getattr(c, name)) for name in Rule._fields[3:]),
     )
 
 

@@ -93,6 +93,39 @@ class NearMisses(unittest.TestCase):
         self.refused("eps1': it is the first of eps", lt.Adafactor, eps1=1e-30)
         self.refused("has no option 'colour'; it has lr, betas, beta3", lt.AdaMod, colour=1)
 
+    def test_the_bound_is_suggested(self):
+        self.refused("has no option 'bounds': did you mean 'bound'", lt.Adam, bounds="momental")
+        self.refused("has no option 'beta_3': did you mean 'beta3'", lt.Adam, beta_3=0.9)
+        self.refused("has no option 'colour'; it has lr, .*, bound, beta3, decay", lt.Adam, colour=1)
+        self.refused("decouple': decay='decoupled' or 'l2'", lt.Prodigy, decouple=True)
+        self.refused("clip_lambda': clip=True clips to", lt.ADOPT, clip_lambda=None)
+        self.refused("no_prox': decay='decoupled', the default, is what", lt.Adan, no_prox=True)
+
+    def test_beta3_without_a_bound(self):
+        """In the constructor and in groups, where the bound is not mentioned. Groups of another optimizer have both."""
+        for cls in CLASSES:
+            if "bound" not in libadamod.options(cls.rule):
+                continue
+            for make in (
+                lambda: cls(make_params((2,)), beta3=0.9),
+                lambda: cls([dict(params=make_params((2,)), beta3=0.9)]),
+            ):
+                with self.assertRaisesRegex(ValueError, f"^{cls.__name__}: beta3 is 0.9, and it is for bound='momental'"):
+                    make()
+            cls([dict(params=make_params((2,)), bound="momental"), dict(params=make_params((2,)))], beta3=0.9)
+            cls(cls(make_params((2,)), bound="none", beta3=0.9).param_groups)
+        with self.assertRaisesRegex(ValueError, "the authors' beta3 is beta_d here"):
+            lt.Prodigy(make_params((2,)), beta3=0.9)
+
+    def test_a_groups_keys(self):
+        """What is nearly an option is refused; all else is a program's own, or a scheduler's."""
+        for key, text in (("weight_decya", "did you mean 'weight_decay'"), ("beta1", "it is the first of betas")):
+            with self.assertRaisesRegex(TypeError, f"AdaMod has no option '{key}': {text}"):
+                lt.AdaMod([dict(params=make_params((2,)), **{key: 0.1})])
+        own = dict(initial_lr=1, max_momentum=1, lr_scale=1, layer=1, weight_decay_mult=1, lr_mult=1, no_decay=1)
+        optimizer = lt.AdaMod([dict(params=make_params((2,)), **own)])
+        self.assertEqual(optimizer.param_groups[0]["layer"], 1)
+
     def test_words(self):
         """Of every option that is a choice, in every class."""
         for cls in CLASSES:

@@ -17,6 +17,16 @@ class Errors(unittest.TestCase):
         with self.assertRaisesRegex(error, text):
             call()
 
+    def test_tensors_without_memory_of_their_own(self):
+        try:
+            from torch.testing._internal.two_tensor import TwoTensor
+        except ImportError:
+            self.skipTest("this PyTorch has no TwoTensor")
+        pair = TwoTensor(torch.ones(3), torch.ones(3))
+        p = torch.nn.Parameter(pair.clone())
+        p.grad = pair
+        self.refused(TypeError, "parameter 0 of group 0 is a TwoTensor, a class without memory of its own", lt.AdamW([p]).step)
+
     def test_options_are_named_as_arguments_are(self):
         p = make_params((3,))
         for make, text in (

@@ -52,6 +52,11 @@ def is_fake(t: Any) -> bool:
     return hasattr(t, "fake_mode")
 
 
+def is_wrapper(t: Tensor) -> bool:
+    """Whether it is of a class whose values are in other tensors: it has no memory of its own."""
+    return hasattr(type(t), "__tensor_flatten__")
+
+
 def _without_values(t: Tensor) -> str:
     if is_fake(t):
         return "is a FakeTensor: a step calls compiled code, which cannot be traced and needs tensors that have memory"
@@ -559,6 +564,8 @@ class Arrays:
 
     def _check_param(self, i: int, p: Tensor, real: torch.dtype) -> None:
         rule = self.hyper.rule
+        if is_wrapper(p) and not p.is_nested:
+            raise TypeError(f"{self.name(i)} is a {type(p).__name__}, a class without memory of its own: expected a plain tensor")
         if p.is_nested:
             raise RuntimeError(f"{self.name(i)} is a nested tensor, expected a dense one: make each part a parameter")
         if p.layout is not torch.strided:
@@ -763,6 +770,9 @@ class Arrays:
         """PyTorch sees to it where a gradient is set, but not where the parameter's data, or the gradient's, is."""
         if g.is_nested:
             raise RuntimeError(f"{self.name(i)} has a nested gradient, expected a dense one: use to_padded_tensor()")
+        if is_wrapper(g) and not is_wrapper(p):
+            kind = type(g).__name__
+            raise TypeError(f"{self.name(i)} has a gradient of class {kind}, without memory of its own: expected a plain tensor")
         if g.is_mkldnn:
             raise RuntimeError(f"{self.name(i)} has a gradient in MKL-DNN's layout, expected a dense one: use to_dense()")
         if g.layout is not torch.strided:

@@ -10,26 +10,27 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from torch import Tensor
 
+from .options import OF_OTHERS
+
 Group = Dict[str, Any]
 
-# Options that tell which optimizer a checkpoint is of, beside those that a class needs: a class that does not have them
-# refuses it. The last lines are of optimizers that are not here.
-_TELLING = frozenset(
-    (
-        *("betas", "amsgrad", "beta3", "dampening", "rectify", "beta3_warmup", "centered", "bs", "no_prox"),
-        *("lambd", "etas", "beta2_decay", "history_size"),  # torch.optim's ASGD, Rprop, Adafactor, LBFGS
-        "buffer",  # RAdam and AdaBelief as their authors', and timm's legacy RAdam
-        "lr_in_momentum",  # timm's RMSpropTF
-        "decouple_lr",  # optimi's
-    )
-)
+# Options that tell which of our optimizers a checkpoint is of, beside those that a class needs: a class that does not have
+# them refuses it. (Other packages' checkpoints may have no option at all that is not known here.)
+_TELLING = frozenset(("betas", "amsgrad", "beta3", "dampening", "rectify", "beta3_warmup", "centered", "bs", "no_prox"))
+
+# How other packages say how weight_decay acts, and what decay_in_other_words makes of it.
+_OF_DECAY = frozenset(("decouple", "decoupled_weight_decay", "weight_decouple", "fixed_decay", "adam_debias"))
 
 # Options of other packages that make another formula, unless they have this value.
 _SWITCHES = {
     **{"correct_bias": True, "bias_correction": True, "adanorm": False, "use_gc": False, "cautious": False},
-    **{"caution": False, "corrected_weight_decay": False, "max_grad_norm": False},
+    **{"caution": False, "corrected_weight_decay": False, "max_grad_norm": False, "clipping_threshold": False},
+    **{"decoupling_c": False, "ams_bound": False, "use_palm": False, "decay_at_z": False},  # Schedule-Free's
+    **{"merge_dims": False, "precondition_1d": False, "normalize_grads": False, "normalize_gradient": False},  # SOAP's
 }
 
+# States of all rules, and what timm's Lookahead keeps beside an optimizer's own.
+_ANY_STATES = frozenset(("step", "master", "lookahead_slow_buff"))
 
 
 class Telling(NamedTuple):
@@ -38,6 +39,12 @@ class Telling(NamedTuple):
     needed: Tuple[str, ...] = ()  # options that every one has
     foreign: Tuple[str, ...] = ()  # options that other packages save, and the class does not have
     ported: bool = False  # pytorch_optimizer, whose checkpoints have weight_decouple, computes the same
+    states: Tuple[str, ...] = ()  # states that other packages save, and the class does not have
+
+
+def is_ours(group: Group) -> bool:
+    """Whether one of our classes saved it."""
+    return "low_precision" in group
 
 
 def is_ported(group: Group) -> bool:
@@ -53,12 +60,13 @@ def other_formula(
     if "beta3" in group and "bound" not in group and "bound" in before:
         return f"it has beta3, which {rule} does not have without a bound"
     for key in group:
-        if key in before:
+        if key in before or key in telling.foreign:
             continue
-        if (key in _TELLING or key in others_need) and key not in telling.foreign:
-            return f"it has {key}, which {rule} does not have"
         if key in _SWITCHES and bool(group[key]) is not _SWITCHES[key]:
             return f"it was saved with {key}={group[key]}, a formula that {rule} does not have here"
+        known = key in OF_OTHERS or key in _OF_DECAY or key in _SWITCHES
+        if key in _TELLING or key in others_need or not (known or is_ours(group)):
+            return f"it has {key}, which {rule} does not have"
     missing = [key for key in telling.needed if key not in group] if has_states else []
     if missing:
         return f"it has no {missing[0]}, which {rule} has"
@@ -67,16 +75,34 @@ def other_formula(
     return None
 
 
+def other_states(rule: str, telling: Telling, known: FrozenSet[str], states: List[Dict[str, Any]]) -> Optional[str]:
+    """Why states that another package saved do not belong to a rule, which has the known ones."""
+    for state in states:
+        for name in state:
+            if name not in known and name not in _ANY_STATES and name not in telling.states:
+                return f"its states have {name}, which {rule} does not have"
+    return None
+
+
 def decay_in_other_words(group: Group) -> None:
     """Says how weight_decay acts as it is said here, where the group says it."""
     decoupled = group.pop("decoupled_weight_decay", None)  # torch.optim's Adam and RAdam
     if decoupled is not None:
         group.setdefault("decay", "decoupled" if decoupled else "l2")
+    decouple = group.pop("decouple", None)  # the authors' ADOPT and Prodigy
+    if decouple is not None:
+        group.setdefault("decay", "decoupled" if decouple else "l2")
     fixed = "independent" if group.pop("fixed_decay", False) else "decoupled"  # pytorch_optimizer's
     if "weight_decouple" in group:
         group.setdefault("decay", fixed if group.pop("weight_decouple") else "l2")
     if group.pop("caution", None) is not None:  # timm's, which all decouple it
         group.setdefault("decay", "decoupled")
+
+
+def need_decay(group: Group, *telling: str) -> None:
+    """Refuses a group that has weight_decay, and neither decay nor one of the keys by which it is known how that acts."""
+    if group.get("weight_decay") and not any(key in group for key in ("decay", *telling)):
+        raise ValueError("it does not tell how weight_decay acts: set decay in it to 'l2' or 'decoupled'")
 
 
 def whole(steps: Any) -> Any:

@@ -30,7 +30,7 @@ from .. import _c
 from . import checkpoints, counts, q8, whole
 from .arrays import Arrays, check_groups, device_of, has_nonzero
 from .devices import Handles, Scaling
-from .options import Common, Decay, Params, taken
+from .options import Common, Decay, Params, check_beta3, check_group, taken
 from .rates import Histogram, histogram, merged, local_real
 from .settled import Remembered
 from .sharding import made_by_zero
@@ -119,6 +119,8 @@ class Optimizer(torch.optim.Optimizer):
         self._handles = Handles()
         self._step_supports_amp_scaling = bool(common.get("fused"))
         super().__init__(params, defaults)
+        if "beta3" in common and "bound" not in common:
+            check_beta3(type(self), defaults["beta3"], self.param_groups)
 
     # ---- groups and options ----
 
@@ -153,6 +155,8 @@ class Optimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds a parameter group. Options that it lacks are those of the constructor."""
+        if isinstance(param_group, dict):  # PyTorch refuses what is not
+            check_group(type(self), param_group, self.defaults)
         super().add_param_group(param_group)
         index = len(self.param_groups) - 1
         self.param_groups[index].setdefault("step", 0)
@@ -337,6 +341,9 @@ class Optimizer(torch.optim.Optimizer):
 
         A checkpoint of another optimizer, or of parameters with other shapes, is refused, and nothing changes.
         """
+        for key, state in state_dict["state"].items():
+            if not isinstance(state, dict):
+                raise TypeError(f"the state of parameter {key} is {type(state).__name__}, expected a dict of tensors")
         kept = {name: getattr(self, name) for name in ("state", "param_groups")}
         seen = [state_dict]
         hook = None
@@ -384,7 +391,12 @@ class Optimizer(torch.optim.Optimizer):
     def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
         """Why a saved group is not one of this class, in a few words; None: it may be."""
         needed = frozenset(key for cls in _all_subclasses(Optimizer) for key in cls._telling.needed)
-        return checkpoints.other_formula(self.rule, self._telling, needed, group, before, has_states)
+        found = checkpoints.other_formula(self.rule, self._telling, needed, group, before, has_states)
+        if found or checkpoints.is_ours(group):
+            return found
+        known = _c.rule_info(self.rule).states | _c.rule_info(self._rule(group)).states
+        states = [self.state[p] for p in group["params"] if p in self.state]
+        return checkpoints.other_states(self.rule, self._telling, known, states)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         """Fills in options that a loaded group lacks or has by other names. ValueError: they mean another formula."""

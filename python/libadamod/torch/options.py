@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from typing import Any, Dict, Iterable, Literal, Mapping, Optional, Tuple, TypedDict, Union
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from torch import Tensor
 
@@ -77,12 +77,16 @@ _OTHER_NAMES = {
     "adam_debias": ("flavour", "flavour='adamd' is what adam_debias=True means"),
     "beta1": ("betas", "it is the first of betas"),
     "beta2": ("betas", "it is the second of betas"),
+    "clip_lambda": ("clip", "clip=True clips to (t - 1)^0.25, the default there, and clip=False does not clip"),
+    "decouple": _DECAY,
     "decoupled_weight_decay": _DECAY,
     "eps1": ("eps", "it is the first of eps"),
     "eps2": ("eps", "it is the second of eps"),
     "epsilon": ("eps", "did you mean 'eps'?"),
     "fixed_decay": ("decay", "decay='independent' is what fixed_decay=True means"),
     "learning_rate": ("lr", "did you mean 'lr'?"),
+    "max_precond_dim": ("max_precondition_dim", "did you mean 'max_precondition_dim'?"),
+    "no_prox": ("decay", "decay='decoupled', the default, is what no_prox=True means"),
     "weight_decouple": _DECAY,
 }
 
@@ -96,22 +100,65 @@ def own(arguments: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in _NO_OPTIONS}
 
 
-def _hint(cls: type, name: str) -> str:
-    """A hint at what was meant by an option that a class does not have."""
+def _known(cls: type, bounded: bool) -> List[str]:
+    """The options of a class, params first."""
     own = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    known = [*own, *Common.__annotations__]
+    of_bound = [name for name in ("bound", "beta3") if bounded and name not in own]
+    return [*own, *of_bound, *Common.__annotations__]
+
+
+def _hint(known: Sequence[str], name: str) -> Optional[str]:
+    """What was meant by an option that a class does not have; None: there is none like it."""
     option, text = _OTHER_NAMES.get(name, ("", ""))
     if option in known:
-        return f": {text}"
+        return text
     near = difflib.get_close_matches(name.lower(), known, 1, 0.7)
-    return f": did you mean '{near[0]}'?" if near else f"; it has {', '.join(known[1:])}"
+    return f"did you mean '{near[0]}'?" if near else None
+
+
+def _is_misspelt(known: Sequence[str], name: str) -> bool:
+    """Whether a key of a group is probably meant to be an option. weight_decay_mult and the like are a program's own."""
+    near = difflib.get_close_matches(name.lower(), known, 1, 0.8)
+    return _OTHER_NAMES.get(name, ("",))[0] in known or any(abs(len(name) - len(option)) <= 2 for option in near)
+
+
+# What PyTorch, schedulers and timm put into groups beside an optimizer's options.
+OF_OTHERS = frozenset(
+    (
+        *("params", "param_names", "step", "name", "capturable", "differentiable", "foreach", "fused", "maximize"),
+        *("initial_lr", "base_lr", "max_lr", "min_lr", "swa_lr", "lr_scale", "max_lr_snapshot"),
+        *("base_momentum", "initial_momentum", "max_momentum", "min_momentum"),
+        *("lookahead_alpha", "lookahead_k", "lookahead_step"),
+    )
+)
+
+
+def check_group(cls: type, group: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuses keys of a new group that are probably options misspelt, or the bound's beta3 where there is no bound. Other
+    keys are a program's own."""
+    known = _known(cls, "bound" in defaults)
+    for name in group:
+        if name not in defaults and name not in OF_OTHERS and _is_misspelt(known, name):
+            raise TypeError(f"{cls.__name__} has no option '{name}': {_hint(known, name)}")
+    if "beta3" in group and "bound" not in group:
+        check_beta3(cls, group["beta3"], [defaults])
+
+
+def check_beta3(cls: type, beta3: Any, groups: Iterable[Mapping[str, Any]]) -> None:
+    """Refuses beta3 where no group has the bound that it is of."""
+    if all(group.get("bound") == "none" for group in groups):
+        theirs = "; the authors' beta3 is beta_d here" if "beta_d" in _known(cls, True) else ""
+        raise ValueError(f"{cls.__name__}: beta3 is {beta3}, and it is for bound='momental', which is not set{theirs}")
 
 
 def taken(cls: type, common: Mapping[str, Any], bounded: bool) -> Dict[str, Any]:
     """The options of a group among the keywords that are not a class's own. Refuses unknown ones."""
     for name in sorted(common):
         if name not in (Bounded if bounded else Common).__annotations__:
-            raise TypeError(f"{cls.__name__} has no option '{name}'{_hint(cls, name)}")
+            known = _known(cls, bounded)
+            hint = _hint(known, name)
+            text = f": {hint}" if hint else f"; it has {', '.join(known[1:])}"
+            raise TypeError(f"{cls.__name__} has no option '{name}'{text}")
     if common.get("differentiable"):
         raise ValueError(
             f"{cls.__name__}: differentiable is {common['differentiable']}, expected False: "

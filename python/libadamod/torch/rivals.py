@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import rates
+from . import checkpoints, rates
 from .checkpoints import Telling
 from .optimizer import Optimizer, numbers
-from .options import Betas, Betas3, Bounded, Common, Params, Rate, own
+from .options import OF_OTHERS, Betas, Betas3, Bounded, Common, Params, Rate, own
 from .rates import Rates
 from .rounding import round_at_random
 
@@ -84,7 +84,7 @@ class NAdam(Optimizer):
     """
 
     rule = "nadam"
-    _telling = Telling(("momentum_decay",))
+    _telling = Telling(("momentum_decay",), states=("mu_product",))
 
     def __init__(
         self,
@@ -166,6 +166,7 @@ class AdaBelief(Optimizer):
     """
 
     rule = "adabelief"
+    _telling = Telling(foreign=("amsgrad", "buffer"))
 
     def __init__(
         self,
@@ -179,6 +180,19 @@ class AdaBelief(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common)
+
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        found = super()._other_formula(group, before, has_states)
+        if found or checkpoints.is_ours(group) or not has_states:
+            return found
+        if group.get("amsgrad"):
+            return "it was saved with amsgrad=True, a formula that adabelief does not have here"
+        return None if "buffer" in group else "it has no buffer, which the authors' has"
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        for key in ("amsgrad", "buffer"):  # the authors' package; buffer has what it computes once for all parameters
+            group.pop(key, None)
+        super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         beta2 = o["beta2"]
@@ -223,6 +237,11 @@ class ADOPT(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common, decay="l2")
+
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        if "decouple" in group:  # the authors' package, which does not save whether it clips
+            group.setdefault("clip", before["clip"])
+        return super()._other_formula(group, before, has_states)
 
 
 class AdEMAMix(Optimizer):
@@ -332,6 +351,10 @@ class LAMB(Optimizer):
         super().__init__(params, {**own(locals()), "trust_ratio": True}, common)
 
 
+# What prodigyopt has in its groups beside options.
+_OF_PRODIGYOPT = ("d", "d_max", "d_numerator", "d_denom", "d_hat", "k")
+
+
 class Prodigy(Optimizer):
     """Prodigy, Mishchenko and Defazio, arXiv 2306.06101: Adam that estimates its learning rate; as in the authors' package.
 
@@ -349,7 +372,7 @@ class Prodigy(Optimizer):
     """
 
     rule = "prodigy"
-    _telling = Telling(("d_coef",))
+    _telling = Telling(("d_coef",), foreign=("fsdp_in_use", "slice_p", *_OF_PRODIGYOPT))
     _states_tell_rates = False
 
     def __init__(
@@ -369,6 +392,27 @@ class Prodigy(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common)
+
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        if "fsdp_in_use" in group:
+            if group.get("slice_p", 1) != 1:
+                return f"it was saved with slice_p={group['slice_p']}, a formula that prodigy does not have here"
+            group["beta_d"] = group.pop("beta3") or 0
+        return super()._other_formula(group, before, has_states)
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        """prodigyopt has d and what it is estimated from in the group, and flattens p0 and s."""
+        if group.pop("fsdp_in_use", None) is not None:
+            group.pop("slice_p", None)
+            of_group = {key: group.pop(key) for key in _OF_PRODIGYOPT if key in group}
+            for p in group["params"]:
+                state = self.state.get(p)
+                if state:
+                    state["step"] = of_group["k"]
+                    state.update({key: torch.tensor(float(of_group[key])) for key in ("d", "d_max", "d_numerator")})
+                    for key in ("p0", "s"):  # p0 is one number where the parameter was 0
+                        state[key] = state[key].expand(p.numel()).reshape(p.shape).clone()
+        super()._complete(group, before)
 
 
 class StableAdamW(Optimizer):
@@ -394,6 +438,22 @@ class StableAdamW(Optimizer):
     ) -> None:
         # update_clipping tells a checkpoint from one of Adam's.
         super().__init__(params, {**own(locals()), "update_clipping": True}, common)
+
+
+# What schedulefree and pytorch_optimizer have in their groups beside options.
+_OF_SCHEDULEFREE = ("k", "weight_sum", "lr_max", "scheduled_lr")
+
+
+def _has_weights_of_a_constant_lr(group: Dict[str, Any]) -> bool:
+    """Whether the sum of weights is the one that makes our average go on as theirs would. AdamWScheduleFreePaper, which
+    has the same options and states, has another."""
+    steps = int(group.get("k", group.get("step", 0)))
+    if "weight_sum" not in group or steps < 1:
+        return True
+    t = torch.arange(1, steps + 1, dtype=torch.float64)
+    rate = float(group["lr"]) * (t / max(group["warmup_steps"], 1)).clamp_max(1)
+    expected = float((t ** group["r"] * rate ** group["weight_lr_power"]).sum())
+    return math.isclose(group["weight_sum"], expected, rel_tol=1e-6)
 
 
 class _ScheduleFree(Optimizer):
@@ -456,11 +516,17 @@ class _ScheduleFree(Optimizer):
         super().load_state_dict(state_dict)
         self._kept = {}
 
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        found = super()._other_formula(group, before, has_states)
+        if not found and has_states and not _has_weights_of_a_constant_lr(group):
+            return f"its weight_sum, {group['weight_sum']:g}, is not that of a constant lr: lr changed, or it is another formula"
+        return found
+
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         group["train_mode"] = bool(group.get("train_mode", True))
         if "k" in group:  # the authors' count of updates
             group["step"] = group["k"]
-        for key in ("k", "weight_sum", "lr_max", "scheduled_lr"):  # sums that would not go on with ours
+        for key in _OF_SCHEDULEFREE:  # sums that would not go on with ours
             group.pop(key, None)
         super()._complete(group, before)
 
@@ -479,7 +545,7 @@ class ScheduleFreeAdamW(_ScheduleFree):
     """
 
     rule = "schedulefree_adamw"
-    _telling = Telling(("warmup_steps",))
+    _telling = Telling(("warmup_steps",), foreign=_OF_SCHEDULEFREE, states=("x", "y"))
 
     def __init__(
         self,
@@ -513,7 +579,7 @@ class ScheduleFreeSGD(_ScheduleFree):
     """
 
     rule = "schedulefree_sgd"
-    _telling = Telling(("warmup_steps",))
+    _telling = Telling(("warmup_steps",), foreign=("eps", *_OF_SCHEDULEFREE), states=("x", "y"))
     _names = {"momentum": ("beta1",)}
 
     def __init__(
@@ -681,6 +747,7 @@ class Muon(Optimizer):
     def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
         if not _is_the_authors(group):
             return super()._other_formula(group, before, has_states)
+        group.setdefault("use_muon", True)
         for p in group["params"]:
             if group["use_muon"] and p.dim() > 2 and _factor(*p.shape[-2:]) != _factor(len(p), p[0].numel()):
                 return f"its factor of lr is that of the last two dimensions, and {tuple(p.shape)} has another here"
@@ -709,8 +776,9 @@ _ADAMW = ("lr", "betas", "eps")
 
 
 def _is_the_authors(group: Dict[str, Any]) -> bool:
-    """Whether a saved group is of MuonWithAuxAdam."""
-    return "use_muon" in group and "ns_steps" not in group
+    """Whether a saved group is of MuonWithAuxAdam, or of the Muon without it, which has these options and no others."""
+    options = set(group) - OF_OTHERS
+    return "ns_steps" not in group and ("use_muon" in group or options == {"lr", "momentum", "weight_decay"})
 
 
 def _factor(rows: int, columns: int) -> float:
@@ -732,7 +800,11 @@ class SOAP(Optimizer):
     """
 
     rule = "soap"
-    _telling = Telling(("precondition_frequency",))
+    _telling = Telling(
+        ("precondition_frequency",),
+        foreign=("max_precond_dim",),
+        states=("GG", "Q", "precondition_frequency", "shampoo_beta"),
+    )
     _states_tell_rates = False
     _names = {"correct_bias": ("bias_correction",)}
 
@@ -756,6 +828,40 @@ class SOAP(Optimizer):
         beta = group["shampoo_beta"]
         return super()._options({**group, "shampoo_beta": -1 if beta is None else beta})
 
+    def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
+        found = super()._other_formula(group, before, has_states)
+        if found or not has_states or checkpoints.is_ours(group):
+            return found
+        if "max_precond_dim" not in group:
+            return "it has no max_precond_dim, which the authors' has"
+        more = next((p for p in group["params"] if p.dim() > 2 and self.state.get(p)), None)
+        return None if more is None else f"the authors' has a basis for each dimension of {tuple(more.shape)}; here it is a matrix"
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        """The authors' count the first update, which moves nothing, as 0, and keep their matrices in lists."""
+        if "max_precond_dim" in group:
+            group["max_precondition_dim"] = group.pop("max_precond_dim")
+            group["shampoo_beta"] = None if group["shampoo_beta"] < 0 else group["shampoo_beta"]
+            for key in ("merge_dims", "precondition_1d", "normalize_grads"):
+                group.pop(key, None)
+            for p in group["params"]:
+                if self.state.get(p):
+                    self.state[p] = _soaps_state(p, self.state[p])
+        super()._complete(group, before)
+
+
+def _soaps_state(p: Tensor, theirs: Dict[str, Any]) -> Dict[str, Any]:
+    """The authors' state as it is here, where exp_avg is not in the eigenbasis."""
+    ours = {"step": theirs["step"] + 1, "exp_avg": theirs["exp_avg"], "exp_avg_sq": theirs["exp_avg_sq"]}
+    for i in range(2) if p.dim() == 2 else ():
+        basis = theirs["Q"][i]
+        ours[f"GG_{i}"], ours[f"Q_{i}"] = (
+            theirs[name][i].detach().clone() if len(basis) else p.new_empty((0, 0)) for name in ("GG", "Q")
+        )
+        turned = ours["exp_avg"].transpose(0, i)
+        ours["exp_avg"] = (basis.to(turned) @ turned if len(basis) else turned).transpose(0, i)
+    return ours
+
 
 class LaProp(Optimizer):
     """LaProp, Ziyin, Wang, Ueda, arXiv 2002.04839: momentum of gradients that were divided by their root mean square first.
@@ -769,6 +875,7 @@ class LaProp(Optimizer):
     """
 
     rule = "laprop"
+    _telling = Telling(states=("exp_avg", "exp_avg_lr_1", "exp_avg_lr_2"))
 
     def __init__(
         self,
@@ -780,6 +887,21 @@ class LaProp(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common)
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        """The authors' and timm's call the average of steps exp_avg. They correct it by an average of learning rates."""
+        for p in group["params"]:
+            state = self.state.get(p, {})
+            if "exp_avg_lr_1" not in state:
+                continue
+            if group["weight_decay"]:
+                raise ValueError("it was saved with weight_decay, which acts after the step there, and before it here")
+            constant = float(group["lr"]) * (1 - group["betas"][0] ** int(state["step"]))
+            if not math.isclose(float(state.pop("exp_avg_lr_1")), constant, rel_tol=1e-6):
+                raise ValueError("it was saved after lr had changed, which its averages have in them, and those here do not")
+            state.pop("exp_avg_lr_2", None)
+            state["exp_avg_step"] = state.pop("exp_avg")
+        super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))

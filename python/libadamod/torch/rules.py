@@ -122,8 +122,8 @@ class Adam(Optimizer):
         super().__init__(params, own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
     def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
-        # What says how weight_decay acts, ours or torch.optim's, and has no amsgrad, is RAdam's, NAdam's and the like.
-        unlike = "amsgrad" not in group and ("decay" in group or "decoupled_weight_decay" in group)
+        # What has no amsgrad is of another rule: RAdam's, timm's NAdamW and the like. Apex has bias_correction in its place.
+        unlike = "amsgrad" not in group and (checkpoints.is_ours(group) or "bias_correction" not in group)
         found = super()._other_formula(group, before, has_states)
         return found or ("it has no amsgrad, which adam has" if has_states and unlike else None)
 
@@ -187,8 +187,7 @@ class AMSGrad(Optimizer):
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         # PyTorch's Adam and AdamW both have amsgrad; which of them wrote it, checkpoints of old ones do not tell.
-        if group.get("weight_decay") and not any(key in group for key in ("decay", "decoupled_weight_decay")):
-            raise ValueError("it does not tell how weight_decay acts: set decay in it to 'l2' or 'decoupled'")
+        checkpoints.need_decay(group, "decoupled_weight_decay")
         super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
@@ -212,7 +211,7 @@ class SGD(Optimizer):
     """
 
     rule = "sgd"
-    _telling = Telling(("momentum",), ported=True)
+    _telling = Telling(("momentum", "dampening", "nesterov"), ported=True)
 
     def __init__(
         self,
@@ -225,6 +224,11 @@ class SGD(Optimizer):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(params, own(locals()), common, decay="l2")
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        # PyTorch has maximize since 1.11; torch_optimizer's SGDW, whose decay is another, has what PyTorch had before.
+        checkpoints.need_decay(group, "maximize", "weight_decouple", "caution")
+        super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.constant(o["lr"], p)
@@ -340,7 +344,7 @@ class AdaBound(Optimizer):
     """
 
     rule = "adabound"
-    _telling = Telling(("final_lr", "gamma"), ported=True)
+    _telling = Telling(("final_lr", "gamma"), foreign=("amsbound", "ams_bound"), ported=True, states=("max_exp_avg_sq",))
 
     def __init__(
         self,
@@ -437,7 +441,7 @@ class NosAdam(Optimizer):
     """
 
     rule = "nosadam"
-    _telling = Telling(("gamma",), foreign=("betas", "lr_decay"))
+    _telling = Telling(("gamma",), foreign=("betas", "lr_decay"), states=("B_old",))
 
     def __init__(
         self,
@@ -485,7 +489,7 @@ class Adafactor(Optimizer):
     """
 
     rule = "adafactor"
-    _telling = Telling(("clip_threshold",))
+    _telling = Telling(("clip_threshold",), foreign=("eps1", "eps2"), states=("RMS",))
     _states_tell_rates = False
 
     def __init__(
@@ -529,6 +533,8 @@ class Adafactor(Optimizer):
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         if "eps1" in group and "eps2" in group:  # as they were saved before there was eps
             group.setdefault("eps", (group.pop("eps1"), group.pop("eps2")))
+        if "eps2" in group:  # torch_optimizer has both there
+            group.setdefault("eps", group.pop("eps2"))
         super()._complete(group, before)
 
     def _get_lr(self, group: Dict[str, Any], state: Dict[str, Any]) -> float:
@@ -569,12 +575,13 @@ class RAdam(Optimizer):
 
     def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
         found = super()._other_formula(group, before, has_states)
-        if found or not checkpoints.is_ported(group):
+        if found or checkpoints.is_ours(group):
             return found
-        of_port = ("weight_decouple", "fixed_decay", "foreach", "adam_debias", "initial_lr")
-        others = [key for key in group if key not in before and key not in of_port]
-        if others:
-            return f"it has {others[0]}, which radam does not have"
+        if not checkpoints.is_ported(group):  # timm's legacy one has no foreach; GaLore and the like count in the group
+            unlike = "foreach" not in group or group["step"] > 0
+            return "it does not have the options of PyTorch's RAdam" if has_states and unlike else None
+        if "fixed_decay" not in group:
+            return "it has no fixed_decay, which pytorch_optimizer's RAdam has"
         if group["weight_decay"] and not group["weight_decouple"]:
             return "it was saved with weight_decouple=False, which pytorch_optimizer's RAdam takes for no decay"
         if int(group.get("step", 0)) < _RECTIFIED_FROM:
