@@ -77,7 +77,7 @@ cp run/bpe.codes gone.codes
 sed -i '$d' gone.codes
 refused 1 "$PWD/gone.codes: data.bpe is not what the run has been trained with" "$ADAMOD" train --resume --out gone
 refused 1 "another vocabulary than these data give: --set data.vocabularies=gone keeps the run's own" \
-    "$ADAMOD" train --resume --out gone --reset data --set train.steps=3
+    "$ADAMOD" train --resume --out gone --reset data --set train.steps=3 --set train.progress_every=0
 cp -r gone kept
 "$ADAMOD" train --resume --out kept --reset data --set train.steps=3 --set data.vocabularies=kept >/dev/null ||
     fail "a run does not go on with its own vocabularies"
