@@ -38,7 +38,7 @@ class Scaling(NamedTuple):
 
 def capturing(device: str) -> bool:
     cuda: Any = torch.cuda  # whose hints come and go
-    return device != "cpu" and cuda.is_initialized() and bool(cuda.is_current_streamcapturing())
+    return device != "cpu" and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
 
 
 class Changed(Exception):
