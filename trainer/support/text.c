@@ -40,13 +40,16 @@ void text_print(FILE *out, const char *text) {
 void text_plain(char *text) { adamod__make_plain(text); }
 
 void text_line(FILE *out, const char *format, ...) {
-    char line[8192];
+    char line[8192 + 1]; /* and the end of the line */
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    (void)vsnprintf(line, sizeof line - 1, format, args);
     va_end(args);
-    text_print(out, line);
-    fputc('\n', out);
+    text_plain(line);
+    const size_t n = strlen(line);
+    line[n] = '\n';
+    fwrite(line, 1, n + 1,
+           out); /* at once: standard error has no buffer, and a launcher of ranks may lose later parts */
 }
 
 /* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
