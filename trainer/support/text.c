@@ -48,8 +48,8 @@ void text_line(FILE *out, const char *format, ...) {
     text_plain(line);
     const size_t n = strlen(line);
     line[n] = '\n';
-    fwrite(line, 1, n + 1,
-           out); /* at once: standard error has no buffer, and a launcher of ranks may lose later parts */
+    /* At once: standard error has no buffer, and a launcher of ranks may lose later parts. */
+    fwrite(line, 1, n + 1, out);
 }
 
 /* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
