@@ -560,16 +560,16 @@ static void introduce(trainer *t) {
     const experiment *e = &t->s;
     const int ranks = comm_size(t->o->comm);
     const double updates = (double)e->epoch.batches / e->epoch.accumulate; /* in an epoch */
-    char device[192] = "cpu", data[128] = "", among[32] = "", todo[128], line[RECIPE_PATH + 1024];
+    char device[192] = "cpu", data[128] = "", among[32] = "", ahead[128], line[RECIPE_PATH + 1024];
     if (e->params->on_device) nn_profile_device_name(e->plan, device, sizeof device);
     const int64_t n = e->task->count(e, SPLIT_TRAIN);
     snprintf(data, sizeof data, "%lld %s to train with, about %.0f in an update; ", (long long)n, e->task->samples,
              fmin((double)n / updates, (double)n));
     if (ranks > 1) snprintf(among, sizeof among, ", %d ranks", ranks);
-    tell_updates(t, updates, todo, sizeof todo);
+    tell_updates(t, updates, ahead, sizeof ahead);
     snprintf(line, sizeof line, "%s of %lld parameters, rule %s, on %s, %d thread%s%s; %s%s; in %s",
              e->recipe.model.kind, (long long)nn_params_total(e->params), e->recipe.optimizer.rule, device,
-             adamod_pool_threads(e->pool), adamod_pool_threads(e->pool) > 1 ? "s" : "", among, data, todo,
+             adamod_pool_threads(e->pool), adamod_pool_threads(e->pool) > 1 ? "s" : "", among, data, ahead,
              t->o->directory);
     progress_introduce(&t->progress, line);
 }
