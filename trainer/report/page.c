@@ -220,6 +220,16 @@ static void write_palette(FILE *out, int variants, bool dark) {
     fputs("}\n", out);
 }
 
+void page_head(FILE *out, const char *script) {
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+          "img-src data:",
+          out);
+    if (script) fprintf(out, "; script-src '%s'", script);
+    fputs("\">\n", out);
+}
+
 void page_style(FILE *out, int variants) {
     fputs("<style>\n", out);
     write_palette(out, variants, false);
@@ -297,12 +307,8 @@ static int most_variants(const reports *all) {
 }
 
 static void write_head(FILE *out, const reports *all) {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-          "img-src data:; script-src '",
-          out);
-    fprintf(out, "%s'\">\n<title>", page_script_hash);
+    page_head(out, page_script_hash);
+    fputs("<title>", out);
     write_title(out, all);
     fputs(" – adamod report</title>\n", out);
     page_style(out, most_variants(all));

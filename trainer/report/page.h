@@ -10,6 +10,8 @@ void html_text(FILE *out, const char *text);
 /* Writes like fprintf, but every %s as html_text does. Also knows %d, %lld, %.Nf and %%. */
 void html(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Begins a page, up to its title. No script runs but that with the hash; NULL: none. */
+void page_head(FILE *out, const char *script);
 /* Writes the <style> of pages, with the colours of this many variants. */
 void page_style(FILE *out, int variants);
 

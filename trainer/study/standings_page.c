@@ -12,11 +12,8 @@
 static const char tables[] = "report-tables", figures[] = "report-figures";
 
 static void write_head(FILE *out, const standings *s) {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-          "img-src data:\">\n<title>Comparison – adamod report</title>\n",
-          out);
+    page_head(out, NULL);
+    fputs("<title>Comparison – adamod report</title>\n", out);
     page_style(out, REPORT_COLOURS);
     html(out, "</head>\n<body>\n<main>\n<h1>Comparison of %d variants</h1>\n", s->n_variants);
 }

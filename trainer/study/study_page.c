@@ -45,11 +45,7 @@ static void write_missing(const study_results *r, FILE *page) {
 static void write_head(const study_results *r, FILE *page) {
     const study *s = r->s;
     const tally t = count_runs(r);
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-          "img-src data:\">\n",
-          page);
+    page_head(page, NULL);
     html(page, "<title>%s – adamod reproduce</title>\n", s->title);
     page_style(page, REPORT_COLOURS);
     html(page, "</head>\n<body>\n<main>\n<h1>%s</h1>\n<p class=\"sub\">", s->title);

@@ -62,21 +62,12 @@ static marks marks_of(const study_cell *c, int wanted) {
     return m;
 }
 
-static void number_text(const report_spread *x, int decimals, char *out, size_t size) {
-    char median[32], mean[32], std[32];
-    metric_number(x->median, decimals, median);
-    snprintf(out, size, "%s", median);
-    if (x->n < 2) return;
-    snprintf(out, size, "%s (%s ± %s)", median, metric_number(x->mean, decimals, mean),
-             metric_number(x->std, decimals, std));
-}
-
 /* Writes the number, or why there is none; the marks follow. */
 static void put_result(sheet *to, const place *p, const study_cell *c) {
     const int e = p->t->column[p->column], column = 1 + 2 * p->column;
     const marks m = marks_of(c, (int)study_seeds(p->r->s, p->r->o, e));
     char number[128];
-    if (c->of.n) number_text(&c->of, decimals_of(p->r, e), number, sizeof number);
+    if (c->of.n) report_spread_text(&c->of, decimals_of(p->r, e), 1, number, sizeof number);
     else snprintf(number, sizeof number, "%s", c->diverged ? "diverges" : c->going ? "not over" : "not run");
     const bool empty = !c->of.n && !c->diverged;
     sheet_put(to, p->row + 1, column, empty || !*m.text ? "%s" : "%s; %s", number, m.text);
@@ -89,7 +80,7 @@ static void put_result(sheet *to, const place *p, const study_cell *c) {
 static void put_paper(sheet *to, const place *p, const study_number *x) {
     const report_spread spread = {.n = isnan(x->std) ? 1 : 2, .median = x->median, .mean = x->mean, .std = x->std};
     char number[128] = "";
-    if (!isnan(x->median)) number_text(&spread, 2, number, sizeof number);
+    if (!isnan(x->median)) report_spread_text(&spread, 2, 1, number, sizeof number);
     sheet_put(to, p->row + 1, 2 + 2 * p->column, "%s", x->text ? x->text : number);
 }
 
