@@ -351,8 +351,12 @@ static const char *complaint(const char *const *assignments) {
 TEST(keys_that_do_not_fit_together_are_named) {
     CHECK_STR(complaint(WITH("data.set=folder")), "r.yaml: data.path is not given; data.set folder needs it");
     CHECK_STR(complaint(WITH("data.path=x")), "--set: data.path is given, but data.set shapes reads no files");
-    CHECK_STR(complaint(WITH("data.size=64")),
-              "--set: data.size is 64, expected 32, which pictures of data.set shapes have");
+    CHECK_STR(complaint(WITH("data.size=65")),
+              "--set: data.size is 65, expected 16 to 64, in which data.set shapes is drawn");
+    CHECK_STR(complaint(WITH("data.size=15")),
+              "--set: data.size is 15, expected 16 to 64, in which data.set shapes is drawn");
+    CHECK_STR(complaint(WITH("data.set=cifar10", "data.path=x", "data.size=16")),
+              "--set: data.size is 16, expected 32, which pictures of data.set cifar10 have");
     CHECK_STR(complaint(WITH("data.set=cifar10", "data.path=x", "data.test_path=y")),
               "--set: data.test_path is given, but data.set cifar10 does not read it");
     CHECK_STR(complaint(WITH("data.labels=coarse")), "--set: data.labels is coarse, which only data.set cifar100 has");

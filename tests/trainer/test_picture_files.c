@@ -10,6 +10,7 @@
 #include "scratch.h"
 #include "core/error.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -190,7 +191,7 @@ TEST(cifar_100_has_two_labels_and_a_folder_of_its_own) {
     /* those of a model come first; others' labels would be beyond them */
     CHECK_INT(cifar_read(&coarse, "hundred", &(cifar_options){CIFAR_100_FINE, false, true}), -1);
     CHECK_STR(adamod__last_message(), "hundred/cifar-100-binary: 100 classes, expected 20, as the model has");
-    CHECK_INT(shapes_generate(&coarse, 1, 0, 1, &(pictures_crew){0}), -1);
+    CHECK_INT(shapes_generate(&coarse, &(shapes_options){.seed = 1}, 1, &(pictures_crew){0}), -1);
     CHECK_STR(adamod__last_message(), "shapes: 10 classes, expected 20, as the model has");
     CHECK_INT(coarse.n, 25);
     pictures_free(&fine);
@@ -474,10 +475,10 @@ TEST(shapes_follow_from_seed_stream_and_number) {
     told t = {0};
     CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
     const pictures_crew crew = {pool, remember, &t};
-    CHECK_INT(shapes_generate(&a, 1, 0, 40, &(pictures_crew){0}), 0);
-    CHECK_INT(shapes_generate(&b, 1, 0, 20, &crew), 0);
-    CHECK_INT(shapes_generate(&b, 1, 1, 20, &(pictures_crew){.pool = pool}), 0);
-    CHECK_INT(shapes_generate(&c, 2, 0, 20, &(pictures_crew){.pool = pool}), 0);
+    CHECK_INT(shapes_generate(&a, &(shapes_options){.seed = 1}, 40, &(pictures_crew){0}), 0);
+    CHECK_INT(shapes_generate(&b, &(shapes_options){.seed = 1}, 20, &crew), 0);
+    CHECK_INT(shapes_generate(&b, &(shapes_options){.seed = 1, .stream = 1}, 20, &(pictures_crew){.pool = pool}), 0);
+    CHECK_INT(shapes_generate(&c, &(shapes_options){.seed = 2}, 20, &(pictures_crew){.pool = pool}), 0);
     CHECK(t.done == 20 && t.total == 20 && !t.fell);
     CHECK(a.n == 40 && b.n == 40 && a.classes.n == SHAPES_CLASSES);
     CHECK(memcmp(a.bytes, b.bytes, 20 * 3072) == 0);
@@ -491,10 +492,80 @@ TEST(shapes_follow_from_seed_stream_and_number) {
     adamod_pool_free(pool);
 }
 
+/* Mean difference of the bytes of picture i of p from picture k of q, which is half as large. */
+static double difference(const pictures *p, int i, const pictures *q, int k) {
+    const uint8_t *large = p->bytes + (size_t)i * pictures_bytes(p), *small = q->bytes + (size_t)k * pictures_bytes(q);
+    const int row = 3 * p->size;
+    double sum = 0;
+    for (int y = 0; y < q->size; y++) {
+        for (int x = 0; x < row / 2; x++) {
+            const uint8_t *at = large + (ptrdiff_t)(2 * y * row + 6 * (x / 3) + x % 3);
+            sum += fabs((at[0] + at[3] + at[row] + at[row + 3]) / 4.0 - small[y * row / 2 + x]);
+        }
+    }
+    return sum / (double)pictures_bytes(q);
+}
+
+TEST(smaller_shapes_are_the_same_pictures) {
+    pictures a = {.size = 32}, b = {.size = 16}, c = {.size = 64};
+    CHECK_INT(shapes_generate(&a, &(shapes_options){.seed = 1}, 20, &(pictures_crew){0}), 0);
+    CHECK_INT(shapes_generate(&b, &(shapes_options){.seed = 1}, 20, &(pictures_crew){0}), 0);
+    CHECK_INT(shapes_generate(&c, &(shapes_options){.seed = 1}, 20, &(pictures_crew){0}), 0);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 20; k++) {
+            CHECK((difference(&a, i, &b, k) < 20) == (i == k));
+            CHECK((difference(&c, i, &a, k) < 20) == (i == k));
+        }
+    }
+    pictures_free(&a);
+    pictures_free(&b);
+    pictures_free(&c);
+    pictures d = {.size = 8};
+    CHECK_INT(shapes_generate(&d, &(shapes_options){.seed = 1}, 1, &(pictures_crew){0}), -1);
+    CHECK_STR(adamod__last_message(), "shapes: 8 pixels per side, expected 16 to 64");
+    pictures_free(&d);
+}
+
+/* Mean difference between the same pictures of a class in two sets. */
+static double change_of(const pictures *a, const pictures *b, int class) {
+    const size_t bytes = pictures_bytes(a);
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t i = class; i < a->n; i += SHAPES_CLASSES, n++) {
+        for (size_t k = 0; k < bytes; k++)
+            sum += abs(a->bytes[(size_t)i * bytes + k] - b->bytes[(size_t)i * bytes + k]);
+    }
+    return sum / (double)n / (double)bytes;
+}
+
+/* Mean difference between neighbours in a row: strokes and blots have edges. */
+static double edges_of(const pictures *p) {
+    double sum = 0;
+    const size_t n = (size_t)p->n * pictures_bytes(p);
+    for (size_t i = 3; i < n; i++) sum += abs(p->bytes[i] - p->bytes[i - 3]);
+    return sum / (double)n;
+}
+
+TEST(shapes_can_be_upright_and_without_clutter) {
+    enum { DISC = 0, CROSS = 5 };
+    pictures full = {.size = 32}, plain = {.size = 32}, upright = {.size = 32};
+    CHECK_INT(shapes_generate(&full, &(shapes_options){.seed = 1}, 200, &(pictures_crew){0}), 0);
+    CHECK_INT(shapes_generate(&plain, &(shapes_options){.seed = 1, .plain = true}, 200, &(pictures_crew){0}), 0);
+    CHECK_INT(shapes_generate(&upright, &(shapes_options){.seed = 1, .plain = true, .upright = true}, 200,
+                              &(pictures_crew){0}),
+              0);
+    CHECK(edges_of(&plain) < 0.95 * edges_of(&full));
+    CHECK(change_of(&plain, &upright, DISC) < 0.5 * change_of(&plain, &upright, CROSS));
+    pictures_free(&full);
+    pictures_free(&plain);
+    pictures_free(&upright);
+}
+
 RUN_TESTS(ENTRY(names_are_lines), ENTRY(cifar_10_is_read_with_its_names),
           ENTRY(cifar_100_has_two_labels_and_a_folder_of_its_own),
           ENTRY(bad_cifar_files_are_named_with_what_was_expected), ENTRY(pngs_are_read),
           ENTRY(jpegs_are_read_also_grey_ones_and_inks), ENTRY(a_jpeg_is_halved_only_as_far_as_allowed),
           ENTRY(bad_pictures_have_reasons), ENTRY(scaling_is_pillows), ENTRY(a_folder_has_its_classes_in_order),
           ENTRY(unreadable_pictures_are_refused_or_skipped_by_name), ENTRY(folders_without_pictures_say_so),
-          ENTRY(shapes_follow_from_seed_stream_and_number))
+          ENTRY(shapes_follow_from_seed_stream_and_number), ENTRY(smaller_shapes_are_the_same_pictures),
+          ENTRY(shapes_can_be_upright_and_without_clutter))

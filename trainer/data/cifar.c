@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SIDE = 32, PLANE = SIDE * SIDE };
+enum { SIDE = CIFAR_SIZE, PLANE = SIDE * SIDE };
 
 typedef struct cifar_format {
     const char *folder, *names;

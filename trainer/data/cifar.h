@@ -13,6 +13,8 @@
 
 #include <stdbool.h>
 
+enum { CIFAR_SIZE = 32 }; /* pixels per side */
+
 typedef enum cifar_kind { CIFAR_10, CIFAR_100_FINE, CIFAR_100_COARSE } cifar_kind;
 
 typedef struct cifar_options {
@@ -21,7 +23,7 @@ typedef struct cifar_options {
     bool any_size; /* accept any number of records, for parts of the sets */
 } cifar_options;
 
-/* Appends the pictures of a set; out->size must be 32. Names the classes if they have no names yet. The files are in
+/* Appends the pictures of a set; out->size must be CIFAR_SIZE. Names the classes if they have no names yet. The files are in
  * directory or in its folder cifar-10-batches-bin or cifar-100-binary. */
 int cifar_read(pictures *out, const char *directory, const cifar_options *o);
 

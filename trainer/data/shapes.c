@@ -15,7 +15,9 @@ enum { DISC, RING, SQUARE, TRIANGLE, STAR, CROSS, HALF_DISC, CRESCENT, HEART, AR
 
 typedef struct drawing {
     uint64_t key, at;
-    float pixel[SHAPES_SIZE][SHAPES_SIZE][3]; /* 0 to 1 */
+    int size;                                 /* pixels of a side */
+    double unit;                              /* pixels of a length of 1, of which a side has 32 */
+    float pixel[SHAPES_MOST][SHAPES_MOST][3]; /* 0 to 1; the first `size` of each side */
 } drawing;
 
 static double draw(drawing *d, double low, double high) { return low + (high - low) * nn_uniform(d->key, d->at++); }
@@ -90,12 +92,12 @@ static void blend(float *pixel, const colour *c, double share) {
 static colour draw_background(drawing *d) {
     colour a = draw_colour(d), b = draw_colour(d);
     for (int k = 0; k < 3; k++) b.c[k] = a.c[k] + 0.5 * (b.c[k] - a.c[k]);
-    const double angle = draw_angle(d), x = cos(angle) / SHAPES_SIZE, y = sin(angle) / SHAPES_SIZE;
+    const double angle = draw_angle(d), x = cos(angle) / d->size, y = sin(angle) / d->size;
     colour middle;
     for (int k = 0; k < 3; k++) middle.c[k] = (a.c[k] + b.c[k]) / 2;
-    for (int i = 0; i < SHAPES_SIZE; i++) {
-        for (int j = 0; j < SHAPES_SIZE; j++) {
-            const double t = 0.5 + (i - SHAPES_SIZE / 2) * y + (j - SHAPES_SIZE / 2) * x, s = t < 0 ? 0 : t > 1 ? 1 : t;
+    for (int i = 0; i < d->size; i++) {
+        for (int j = 0; j < d->size; j++) {
+            const double t = 0.5 + (i - d->size / 2) * y + (j - d->size / 2) * x, s = t < 0 ? 0 : t > 1 ? 1 : t;
             for (int k = 0; k < 3; k++) d->pixel[i][j][k] = (float)(a.c[k] + s * (b.c[k] - a.c[k]));
         }
     }
@@ -106,12 +108,12 @@ static colour draw_background(drawing *d) {
 static void draw_clutter(drawing *d) {
     const colour c = draw_colour(d);
     const bool stroke = draw(d, 0, 1) < 0.6;
-    const double angle = draw_angle(d), length = stroke ? draw(d, 3, 14) : 0;
-    const double x = draw(d, 0, SHAPES_SIZE), y = draw(d, 0, SHAPES_SIZE),
-                 radius = stroke ? draw(d, 0.5, 1) : draw(d, 1, 2.5);
+    const double angle = draw_angle(d), length = stroke ? d->unit * draw(d, 3, 14) : 0;
+    const double x = draw(d, 0, d->size), y = draw(d, 0, d->size),
+                 radius = d->unit * (stroke ? draw(d, 0.5, 1) : draw(d, 1, 2.5));
     const double dx = cos(angle), dy = sin(angle);
-    for (int i = 0; i < SHAPES_SIZE; i++) {
-        for (int j = 0; j < SHAPES_SIZE; j++) {
+    for (int i = 0; i < d->size; i++) {
+        for (int j = 0; j < d->size; j++) {
             const double px = j + 0.5 - x, py = i + 0.5 - y, along = px * dx + py * dy;
             const double t = along < 0 ? 0 : along > length ? length : along;
             const double share = radius + 0.5 - hypot(px - t * dx, py - t * dy);
@@ -120,15 +122,23 @@ static void draw_clutter(drawing *d) {
     }
 }
 
+static void draw_clutters(drawing *d, double least, double below) {
+    for (int n = (int)draw(d, least, below); n > 0; n--) draw_clutter(d);
+}
+
+/* Rows of pixels go down, and shapes are described with v going up. */
+#define UPRIGHT 3.141592653589793
+
 /* Blends each pixel by how many of its four quarters the shape covers. */
-static void draw_shape(drawing *d, int shape, const colour *behind) {
+static void draw_shape(drawing *d, int shape, bool upright, const colour *behind) {
     colour c = draw_colour(d);
     for (int tries = 0; tries < 8 && difference(&c, behind) < 0.9; tries++) c = draw_colour(d);
-    const double radius = draw(d, 7, 13), angle = draw_angle(d), stretch = draw(d, 0.8, 1.25), room = 0.75 * radius;
-    const double x = draw(d, room, SHAPES_SIZE - room), y = draw(d, room, SHAPES_SIZE - room);
-    const double dx = cos(angle) / radius, dy = sin(angle) / radius;
-    for (int i = 0; i < SHAPES_SIZE; i++) {
-        for (int j = 0; j < SHAPES_SIZE; j++) {
+    const double radius = d->unit * draw(d, 7, 13), turn = draw_angle(d), stretch = draw(d, 0.8, 1.25),
+                 room = 0.75 * radius;
+    const double x = draw(d, room, d->size - room), y = draw(d, room, d->size - room);
+    const double angle = upright ? UPRIGHT : turn, dx = cos(angle) / radius, dy = sin(angle) / radius;
+    for (int i = 0; i < d->size; i++) {
+        for (int j = 0; j < d->size; j++) {
             int covered = 0;
             for (int q = 0; q < 4; q++) {
                 const double px = j + 0.25 + 0.5 * (q & 1) - x, py = i + 0.25 + 0.5 * (q >> 1) - y;
@@ -142,8 +152,10 @@ static void draw_shape(drawing *d, int shape, const colour *behind) {
 static void add_noise(drawing *d, uint8_t *out) {
     const double noise = draw(d, 0.01, 0.08);
     const uint64_t key = nn_mix(d->key);
-    for (int i = 0; i < SHAPES_SIZE * SHAPES_SIZE * 3; i++) {
-        const double x = 255 * ((double)(&d->pixel[0][0][0])[i] + noise * nn_normal(key, (uint64_t)i)) + 0.5;
+    const int row = d->size * 3;
+    for (int i = 0; i < d->size * row; i++) {
+        const double pixel = (double)d->pixel[i / row][i % row / 3][i % 3];
+        const double x = 255 * (pixel + noise * nn_normal(key, (uint64_t)i)) + 0.5;
         out[i] = (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
     }
 }
@@ -152,25 +164,30 @@ static void add_noise(drawing *d, uint8_t *out) {
 
 typedef struct shapes_work {
     pictures *to;
-    uint64_t seed;
-    int stream;
+    const shapes_options *o;
 } shapes_work;
 
 static void make_one(void *context, int64_t i, int thread) {
     const shapes_work *w = context;
-    drawing d = {.key = nn_key(w->seed, (uint64_t)w->stream, (uint64_t)i)};
+    drawing d; /* not cleared: the background covers it */
+    d.key = nn_key(w->o->seed, (uint64_t)w->o->stream, (uint64_t)i);
+    d.at = 0;
+    d.size = w->to->size;
+    d.unit = d.size / (double)SHAPES_SIZE;
     const int shape = (int)(i % SHAPES_CLASSES);
     (void)thread;
     const colour behind = draw_background(&d);
-    for (int n = (int)draw(&d, 1, 5); n > 0; n--) draw_clutter(&d);
-    draw_shape(&d, shape, &behind);
-    for (int n = (int)draw(&d, 0, 2); n > 0; n--) draw_clutter(&d);
+    if (!w->o->plain) draw_clutters(&d, 1, 5);
+    draw_shape(&d, shape, w->o->upright, &behind);
+    if (!w->o->plain) draw_clutters(&d, 0, 2);
     add_noise(&d, w->to->bytes + (size_t)(w->to->n + i) * pictures_bytes(w->to));
     w->to->labels[w->to->n + i] = shape;
 }
 
-int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, const pictures_crew *crew) {
-    shapes_work w = {out, seed, stream};
+int shapes_generate(pictures *out, const shapes_options *o, int64_t n, const pictures_crew *crew) {
+    shapes_work w = {out, o};
+    if (out->size < SHAPES_LEAST || out->size > SHAPES_MOST)
+        return adamod__refuse("shapes: %d pixels per side, expected %d to %d", out->size, SHAPES_LEAST, SHAPES_MOST);
     if (out->classes.n && out->classes.n != SHAPES_CLASSES)
         return adamod__refuse("shapes: %d classes, expected %d, as the model has", SHAPES_CLASSES, out->classes.n);
     for (int i = 0; i < SHAPES_CLASSES && out->classes.n < SHAPES_CLASSES; i++) {

@@ -3,6 +3,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "support/clock.h"
+#include "data/cifar.h"
 #include "data/shapes.h"
 #include "data/shuffle.h"
 #include "models/densenet.h"
@@ -29,7 +30,7 @@ static const key_spec keys[] = {
     SWITCH_KEY(S, data.any_size, "false", STRICT,
                "CIFAR: accept files with another number of images than the standard ones"),
     WHOLE_KEY(S, data.size, "32", 1, 1024, STRICT,
-              "height and width in pixels; folder: images are scaled and cropped to it"),
+              "height and width in pixels; folder: images are scaled and cropped to it; shapes: 16 to 64; CIFAR: 32"),
     ENUM_KEY(S, data.unreadable, "refuse", "refuse skip", STRICT, "folder: what to do with images that cannot be read"),
     REAL_KEY(
         S, data.hold_out, "10", 0, 90, false, STRICT,
@@ -37,6 +38,8 @@ static const key_spec keys[] = {
     WHOLE_KEY(S, data.train, "10000", 1, 1e8, STRICT, "shapes: training images"),
     WHOLE_KEY(S, data.valid, "1000", 1, 1e8, STRICT, "shapes: validation images"),
     WHOLE_KEY(S, data.test, "2000", 0, 1e8, STRICT, "shapes: test images"),
+    SWITCH_KEY(S, data.clutter, "true", STRICT, "shapes: strokes and blots beside, behind and before the shape"),
+    SWITCH_KEY(S, data.turn, "true", STRICT, "shapes: at any angle, else upright"),
     WHOLE_KEY(S, data.seed, "1", 0, KEY_MOST_SEED, STRICT, "seed of the shapes, and of the choice of held-out images"),
     WHOLE_KEY(S, data.batch, "128", 1, 1000000, STRICT, "images per batch; the last batch of an epoch may be smaller"),
     SWITCH_KEY(S, data.crop, "true", STRICT, "augment: random crops after zero-padding"),
@@ -65,13 +68,22 @@ static const char *check_files(const images_settings *r) {
                                         "nothing is left to validate on");
 }
 
+static const char *check_size(const images_settings *r) {
+    const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
+    if (folder || r->data.size == CIFAR_SIZE || (shapes && r->data.size >= SHAPES_LEAST && r->data.size <= SHAPES_MOST))
+        return NULL;
+    if (shapes)
+        return task_refuse("data.size", "data.size is %d, expected %d to %d, in which data.set shapes is drawn",
+                           r->data.size, SHAPES_LEAST, SHAPES_MOST);
+    return task_refuse("data.size", "data.size is %d, expected %d, which pictures of data.set %s have", r->data.size,
+                       CIFAR_SIZE, r->data.set);
+}
+
 static const char *check_task(const recipe *whole) {
     const images_settings *r = images_settings_of(whole);
     const char *path = check_files(r);
     if (path) return path;
-    if (strcmp(r->data.set, "folder") != 0 && r->data.size != SHAPES_SIZE)
-        return task_refuse("data.size", "data.size is %d, expected %d, which pictures of data.set %s have",
-                           r->data.size, SHAPES_SIZE, r->data.set);
+    if ((path = check_size(r))) return path;
     if (strcmp(r->data.set, "cifar100") != 0 && r->data.labels == LABELS_COARSE)
         return task_refuse("data.labels", "data.labels is coarse, which only data.set cifar100 has");
     return images_check_view(r);

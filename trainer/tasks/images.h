@@ -23,6 +23,7 @@ typedef struct images_settings {
         images_unreadable unreadable;
         double hold_out;            /* percent of the training set */
         int64_t train, valid, test; /* shapes: pictures */
+        bool clutter, turn;         /* shapes: with strokes and blots; at any angle */
         uint64_t seed;              /* of shapes, and of the choice of held-out pictures */
         int batch;
         bool crop, flip;

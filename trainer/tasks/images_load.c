@@ -111,7 +111,9 @@ static int make_shapes(experiment *e, task_split split) {
                                         "generating test pictures"};
     telling t = {e, whats[split]};
     const pictures_crew crew = {e->pool, tell, &t};
-    return shapes_generate(&images_of(e)->all, r->data.seed, split, n[split], &crew);
+    const shapes_options o = {
+        .seed = r->data.seed, .stream = split, .plain = !r->data.clutter, .upright = !r->data.turn};
+    return shapes_generate(&images_of(e)->all, &o, n[split], &crew);
 }
 
 /* Reads a split's files and lists their places. */
