@@ -108,9 +108,21 @@ static bool uses_gpu(const reproduction *x) {
     return !cpu && experiment_cuda_status() == ADAMOD_OK;
 }
 
+/* --from makes no runs, so flags that say how have no meaning. */
+static int check_from(const arguments *a) {
+    const char *const flag = a->dry_run     ? "dry-run"
+                             : a->jobs      ? "jobs"
+                             : a->minutes   ? "minutes"
+                             : a->changes.n ? a->changes.list[0].flag->name
+                                            : NULL;
+    if (!a->from || !flag) return 0;
+    return cli_usage(COMMAND, "--from makes no runs, and --%s is about making them: leave one out", flag);
+}
+
 static int open_study(reproduction *x) {
     const arguments *a = x->a;
     char plan[PATH_MAX];
+    if (check_from(a)) return CLI_USAGE;
     if (a->data && setenv("ADAMOD_DATA", a->data, 1)) return cli_fail(COMMAND, "out of memory");
     if (!a->plan && find_plan(plan)) return cli_failed(COMMAND);
     x->o = (study_options){.name = (const char *const *)a->names.list,

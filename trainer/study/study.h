@@ -172,7 +172,7 @@ int study_plan(const study *s, const study_options *o, run_list *out);
 
 /* Writes OUT/index.html, and its tables and figures into OUT/tables and OUT/figures, from the runs in the directory `from`,
  * whatever state they are in: what lacks is shown as lacking. missing: for each experiment, the data that its runs lack
- * ("cifar10: adamod data prepare cifar10"), or NULL. */
+ * ("cifar10: adamod data prepare cifar10"), or NULL. A directory other than OUT is refused if it has no runs. */
 int study_report(const study *s, const study_options *o, const char *from, const char *const *missing,
                  const metric *known, int n_known);
 

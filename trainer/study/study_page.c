@@ -6,9 +6,11 @@
 #include "support/directory.h"
 #include "support/text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Head -------------------------------------------------------------------------------------------------------- */
 
@@ -193,11 +195,24 @@ static int write_results(const study_results *r, const char *out) {
     return status;
 }
 
+/* Refuses a directory without a run: a wrong name would make a page that says "not run" everywhere. */
+static int check_source(const study_results *r, const char *from) {
+    char slug[96];
+    for (int i = 0; i < r->s->n_experiments; i++) {
+        if (has_runs(r, i)) return 0;
+    }
+    if (access(from, F_OK)) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", from, strerror(errno));
+    study_slug(r->s, (study_place){0, 0}, slug, sizeof slug);
+    return adamod__refuse("%s has no runs of this study, expected directories such as %s/%s-seed-1", from,
+                          r->s->experiment[0].name, slug);
+}
+
 int study_report(const study *s, const study_options *o, const char *from, const char *const *missing,
                  const metric *known, int n_known) {
     study_results r;
     if (study_results_read(&r, s, o, from, missing, known, n_known)) return -1;
-    const int status = write_results(&r, o->out);
+    int status = strcmp(from, o->out) == 0 ? 0 : check_source(&r, from);
+    if (!status) status = write_results(&r, o->out);
     study_results_free(&r);
     return status;
 }

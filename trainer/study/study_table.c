@@ -62,14 +62,19 @@ static marks marks_of(const study_cell *c, int wanted) {
     return m;
 }
 
+/* Why a cell has no number. */
+static const char *state_of(const study_cell *c) {
+    return c->diverged ? "diverges" : c->finished ? "not measured" : c->going ? "not over" : "not run";
+}
+
 /* Writes the number, or why there is none; the marks follow. */
 static void put_result(sheet *to, const place *p, const study_cell *c) {
     const int e = p->t->column[p->column], column = 1 + 2 * p->column;
     const marks m = marks_of(c, (int)study_seeds(p->r->s, p->r->o, e));
     char number[128];
     if (c->of.n) report_spread_text(&c->of, decimals_of(p->r, e), 1, number, sizeof number);
-    else snprintf(number, sizeof number, "%s", c->diverged ? "diverges" : c->going ? "not over" : "not run");
-    const bool empty = !c->of.n && !c->diverged;
+    else snprintf(number, sizeof number, "%s", state_of(c));
+    const bool empty = !c->finished && !c->diverged;
     sheet_put(to, p->row + 1, column, empty || !*m.text ? "%s" : "%s; %s", number, m.text);
     if (*c->keys) sheet_note(to, p->row + 1, column, "These runs differ from the plan: %s.", c->keys);
     if (c->going) sheet_note(to, p->row + 1, column, "%d of its runs not over.", c->going);
