@@ -136,6 +136,32 @@ reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $
 has page/tables/table1.md '| AdaMod | 0.0; 1 of 2 seeds; other data' ', data of another content than those of Adam'
 [ ! -e recorded/index.html ] || fail '--from writes into the recorded runs'
 
+# ---- directories that are not what --from expects ----
+mkdir -p empty mixed/numbers mixed/other
+refused 1 'nowhere: No such file or directory' "$ADAMOD" reproduce --plan plan.yaml --from nowhere --out none
+refused 1 'empty has no runs of this study, expected directories such as numbers/adam-seed-1' \
+    "$ADAMOD" reproduce --plan plan.yaml --from empty --out none
+for flag in --dry-run '--jobs 2' '--minutes 1' '--set train.steps=2' '--device cpu'; do
+    # shellcheck disable=SC2086
+    refused 2 "--from makes no runs, and ${flag%% *} is about making them" \
+        "$ADAMOD" reproduce --plan plan.yaml --from recorded --out none $flag
+done
+[ ! -e none ] || fail 'a refused command makes a directory'
+cp -r runs/paper/numbers/adam-seed-1 mixed/numbers/adam-seed-1
+cp -r runs/paper/numbers/adam-seed-2 mixed/numbers/Adam_2
+cp -r runs/paper/numbers/adamod-seed-1 mixed/numbers/adamod-seed-1
+cp -r runs/paper/numbers/adamod-seed-2 mixed/other/adamod-seed-2
+: >mixed/numbers/adam-seed-1/recipe.yaml
+rm mixed/numbers/adamod-seed-1/result.json
+reproduce --from mixed --out page-mixed >out 2>err || fail "--from a mixed directory has status $?: $(cat err)"
+has err '2 runs in mixed are of no method of this study and not shown: numbers/Adam_2 is the first'
+has page-mixed/tables/table1.md '| Adam | 0.0; 1 of 2 seeds; recipe not known<sup>1</sup> |' 'recipe.yaml cannot be read' \
+    '| AdaMod | not over<sup>2</sup> |' '1 of its runs is not over.'
+sed -i 's/"exact"/"exactly"/g' mixed/numbers/adamod-seed-1/task.json
+cp runs/paper/numbers/adamod-seed-1/result.json mixed/numbers/adamod-seed-1
+reproduce --from mixed --out page-mixed >out 2>err || fail "--from a mixed directory has status $?: $(cat err)"
+has page-mixed/tables/table1.md '| AdaMod | not measured; 1 of 2 seeds |'
+
 # ---- --quick says that it is not the study ----
 reproduce --quick --jobs 1 table1 >out 2>err || fail "--quick has status $?: $(cat err)"
 has runs/paper-quick/index.html 'This is not the study.'
@@ -153,6 +179,25 @@ cp page/index.html before.html
 full() (ulimit -f 4 && exec "$ADAMOD" reproduce --plan plan.yaml --from recorded --out page)
 refused 1 'page/' full
 cmp -s page/index.html before.html || fail 'a disk that is full changes the page'
+
+# ---- a disk that fills while runs are made: no other run begins, and the same command goes on once there is room ----
+crowded() { # needs a file system of its own
+    local status=0
+    mkdir disk && mount -t tmpfs -o size=300k none disk || return 1
+    reproduce --set train.steps=40 --out disk/out numbers >out 2>err || status=$?
+    [ $status -eq 1 ] || fail "a full disk has status $status: $(cat err)"
+    has err 'No space left on device' 'the disk is full: 2 of 6 runs are over' 'the same command goes on'
+    [ "$(grep -c 'No space left' err)" -le 2 ] || fail "more than a run and the page say it: $(cat err)"
+    mount -o remount,size=20m disk
+    reproduce --set train.steps=40 --out disk/out numbers >out 2>err || fail "with room again: $(cat err)"
+    has disk/out/tables/table1.csv 'numbers,Adam,exact,2,2,0,' 'numbers,AdaMod,exact,2,2,0,'
+    return $failures
+}
+export -f crowded reproduce has fail
+export failures
+if unshare -m mount -t tmpfs none /mnt 2>/dev/null; then
+    unshare -m bash -c crowded || fail 'a disk that fills while runs are made'
+fi
 
 # ---- bad input ----
 refused 2 "did you mean 'table1'?" "$ADAMOD" reproduce --plan plan.yaml tabel1

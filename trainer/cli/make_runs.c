@@ -3,6 +3,7 @@
 #endif
 #include "cli/make_runs.h"
 
+#include "core/error.h"
 #include "core/file.h"
 #include "support/clock.h"
 #include "support/directory.h"
@@ -23,6 +24,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+/* Exit status of a run that found no room on the disk: no other can begin. */
+enum { RUN_HAS_NO_ROOM = 75 };
+
 typedef struct maker {
     run_list *p;
     const make_options *o;
@@ -32,6 +36,7 @@ typedef struct maker {
     int n;       /* jobs */
     int at_once;
     double until; /* clock; 0: no limit */
+    bool full;    /* the disk */
 } maker;
 
 int make_runs_minutes(void *arguments, const cli_flag *flag, const char *value) {
@@ -79,6 +84,7 @@ static bool is_too_long(const maker *m, int index) { return expected(m, index) >
 
 static bool fits(void *context, int job) {
     maker *m = context;
+    if (m->full || !(m->until > 0)) return m->begun[job] = !m->full;
     bool fit = ends_in_time(m, m->run[job]);
     if (!fit && is_too_long(m, m->run[job])) {
         fit = true;
@@ -97,6 +103,10 @@ static void tell_times(const maker *m) {
 
 /* ---- a run ---- */
 
+static bool says_no_room(const char *message) {
+    return strstr(message, strerror(ENOSPC)) || strstr(message, strerror(EDQUOT));
+}
+
 /* In a process of its own. Returns 0 for a run that diverged, which is a result too. */
 static int make_run(void *context, int job) {
     const maker *m = context;
@@ -112,6 +122,7 @@ static int make_run(void *context, int job) {
     scoreboard_begin(m->board, i);
     const int status = run_recipe(m->o->command, &e->r, &how, e->label, &result);
     scoreboard_end(m->board, i);
+    if (status == CLI_FAILURE && says_no_room(adamod__last_message())) return RUN_HAS_NO_ROOM;
     return result.status == TRAIN_DIVERGED ? 0 : status;
 }
 
@@ -131,6 +142,7 @@ static void end_run(void *context, int job, int status) {
     maker *m = context;
     run_entry *e = &m->p->at[m->run[job]];
     scoreboard_end(m->board, m->run[job]);
+    m->full |= status == RUN_HAS_NO_ROOM;
     if (status == 0) e->state = RUN_IS_OVER;
     else if (run_was_saved(e->directory)) e->state = RUN_IS_BEGUN;
     e->spent = run_seconds(e->directory);
@@ -166,7 +178,10 @@ static void conclude(const maker *m, int stopped) {
     for (int i = 0; i < m->p->n; i++) over += m->p->at[i].state == RUN_IS_OVER;
     if (!unknown) snprintf(time, sizeof time, ", about %s left", progress_duration(left, duration));
     snprintf(line, sizeof line, "%s: %d of %d runs are over%s; %.300s goes on",
-             stopped ? "interrupted" : "the time is up", over, m->p->n, time, m->o->again);
+             stopped   ? "interrupted"
+             : m->full ? "the disk is full"
+                       : "the time is up",
+             over, m->p->n, time, m->o->again);
     run_recipe_note(line);
 }
 
@@ -184,7 +199,7 @@ static int name_failed(const maker *m, const int *status, int *left) {
             continue;
         }
         if (status[job] > 128) (void)cli_fail(m->o->command, "%s was killed by signal %d", label, status[job] - 128);
-        else if (status[job]) (void)cli_fail(m->o->command, "%s failed", label);
+        else if (status[job] && status[job] != RUN_HAS_NO_ROOM) (void)cli_fail(m->o->command, "%s failed", label);
         failed += status[job] != 0;
     }
     return failed;
@@ -198,7 +213,7 @@ static int make_all(maker *m, int *status, int *failed) {
                     .until = m->until,
                     .run = make_run,
                     .context = m,
-                    .fits = m->until > 0 ? fits : NULL,
+                    .fits = fits,
                     .ended = end_run,
                     .look = shared ? draw : NULL};
     int left = 0;
@@ -206,7 +221,7 @@ static int make_all(maker *m, int *status, int *failed) {
     const int stopped = jobs_run(&j, status);
     if (shared) progress_clear();
     if (!stopped) *failed = name_failed(m, status, &left);
-    if (stopped > 128 || left) conclude(m, stopped);
+    if (stopped > 128 || left || m->full) conclude(m, stopped);
     return stopped;
 }
 

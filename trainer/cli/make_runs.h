@@ -24,7 +24,8 @@ typedef struct make_options {
  * result. Names runs that failed, and says at the end what is left and how to go on. Sets the states of the list.
  *
  * With minutes, a run begins only if it will end in time, by run_list_expect or by the runs made so far; one that takes
- * longer than that many minutes begins when nothing else fits. Runs still going at the end stop with a checkpoint.
+ * longer than that many minutes begins when nothing else fits. Runs still going at the end stop with a checkpoint. Once a run
+ * finds no room on the disk, no other begins.
  *
  * Returns 0, also if runs failed or time was too short; 128 + the signal to stop; or CLI_FAILURE, with nothing made.
  * *failed: how many failed. */

@@ -233,11 +233,21 @@ static int make(reproduction *x, int *failed) {
     return make_runs(&x->runs, &how, failed);
 }
 
+/* A run with another name than the plan expects is easily overlooked. */
+static void name_strangers(const reproduction *x) {
+    char first[512];
+    const int n = study_strangers(&x->s, x->a->from, first, sizeof first);
+    if (n)
+        text_line(stderr, "adamod: " COMMAND ": %d run%s in %s %s of no method of this study and not shown: %s%s", n,
+                  n > 1 ? "s" : "", x->a->from, n > 1 ? "are" : "is", first, n > 1 ? " is the first" : "");
+}
+
 static int write_report(const reproduction *x) {
     int n;
     const metric *known = tasks_metrics(&n);
     const char *from = x->a->from ? x->a->from : x->o.out;
     if (study_report(&x->s, &x->o, from, (const char *const *)x->missing, known, n)) return cli_failed(COMMAND);
+    if (x->a->from) name_strangers(x);
     text_line(stdout, "The page is %s/index.html; tables and figures are beside it", x->o.out);
     return 0;
 }

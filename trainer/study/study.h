@@ -176,4 +176,8 @@ int study_plan(const study *s, const study_options *o, run_list *out);
 int study_report(const study *s, const study_options *o, const char *from, const char *const *missing,
                  const metric *known, int n_known);
 
+/* Counts directories DIRECTORY/NAME/NAME with a run that no method of the study has, which study_report does not show. first:
+ * the first of them by name, as "NAME/NAME". */
+int study_strangers(const study *s, const char *directory, char *first, size_t size);
+
 #endif

@@ -117,11 +117,20 @@ static void compare_units(study_cell *cell, const report_run *run, const recipe 
     const bool epochs = planned->train.epochs > 0;
     const char *other = report_pairs_find(&run->recipe, epochs ? "train.steps" : "train.epochs");
     if (!other || report_pairs_find(&run->recipe, epochs ? "train.epochs" : "train.steps")) return;
-    if (!*cell->length) snprintf(cell->length, sizeof cell->length, "%.20s %s", other, epochs ? "updates" : "epochs");
+    if (!*cell->length)
+        snprintf(cell->length, sizeof cell->length, "%.20s %s%s", other, epochs ? "update" : "epoch",
+                 strcmp(other, "1") == 0 ? "" : "s");
     note_key(cell, epochs ? "train.steps" : "train.epochs", other);
 }
 
+/* Nobody knows how the run was made. */
+static void note_no_recipe(study_cell *cell) {
+    snprintf(cell->data, sizeof cell->data, "recipe not known");
+    add_note(cell, "recipe.yaml cannot be read");
+}
+
 int study_compare(study_cell *cell, const report_run *run, const recipe *planned) {
+    if (!run->recipe.n) return note_no_recipe(cell), 0;
     char *text = NULL;
     size_t n = 0;
     tree t = {0};

@@ -77,7 +77,8 @@ static void put_result(sheet *to, const place *p, const study_cell *c) {
     const bool empty = !c->finished && !c->diverged;
     sheet_put(to, p->row + 1, column, empty || !*m.text ? "%s" : "%s; %s", number, m.text);
     if (*c->keys) sheet_note(to, p->row + 1, column, "These runs differ from the plan: %s.", c->keys);
-    if (c->going) sheet_note(to, p->row + 1, column, "%d of its runs not over.", c->going);
+    if (c->going)
+        sheet_note(to, p->row + 1, column, "%d of its runs %s not over.", c->going, c->going > 1 ? "are" : "is");
     if (!c->n && p->r->missing && p->r->missing[e])
         sheet_note(to, p->row + 1, column, "Missing data: %s", p->r->missing[e]);
 }
