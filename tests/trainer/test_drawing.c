@@ -192,6 +192,21 @@ TEST(panels_with_the_same_lines_have_one_legend) {
     forget();
 }
 
+TEST(panels_of_the_same_score_have_the_same_axis) {
+    const drawing_line low = make_line("adam", 0, 1, "finished");
+    const drawing_line high = {"sgd", 1, take(make_seed("sgd", 45, "finished")), 1}; /* 86 to 97 % */
+    const drawing_panel panels[] = {{"Low", DRAWING_CURVES, DRAWING_TEST, "accuracy", true, 0, &low, 1},
+                                    {"High", DRAWING_CURVES, DRAWING_TEST, "accuracy", true, 0, &high, 1},
+                                    {"Loss", DRAWING_CURVES, DRAWING_TRAIN, "loss", true, 0, &high, 1}};
+    drawing_result r = draw(&panels[1], 1, false);
+    CHECK_INT(count(below("drawn/figure.gp"), "set yrange [80:"), 1);
+    drawing_free(&r);
+    r = draw(panels, 3, false);
+    CHECK_INT(count(below("drawn/figure.gp"), "set yrange [0:"), 2); /* not that of the loss */
+    drawing_free(&r);
+    forget();
+}
+
 TEST(rates_have_rows_up_to_their_end) {
     const report_run *const *adam = take(make_run((made){"rates", "AdaMod", "finished", 1, 100, 4, 1, 1, 0.5, 20}));
     const drawing_line lines[] = {{"AdaMod", 2, adam, 1}, {"Adam", 1, NULL, 0}};
@@ -245,5 +260,6 @@ TEST(a_directory_that_is_not_there_is_named) {
 RUN_TESTS(ENTRY(curves_are_medians_with_bands), ENTRY(medians_stand_at_the_union_of_the_points),
           ENTRY(training_is_smoothed_and_says_so), ENTRY(perplexity_is_the_exponential_of_the_mean),
           ENTRY(validation_data_that_are_test_data_are_test_data), ENTRY(what_lacks_is_named),
-          ENTRY(panels_with_the_same_lines_have_one_legend), ENTRY(rates_have_rows_up_to_their_end),
-          ENTRY(gnuplot_draws_svg_and_pdf), ENTRY(a_directory_that_is_not_there_is_named))
+          ENTRY(panels_with_the_same_lines_have_one_legend), ENTRY(panels_of_the_same_score_have_the_same_axis),
+          ENTRY(rates_have_rows_up_to_their_end), ENTRY(gnuplot_draws_svg_and_pdf),
+          ENTRY(a_directory_that_is_not_there_is_named))

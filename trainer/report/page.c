@@ -137,6 +137,7 @@ static const char style[] =
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.95rem}\n"
     "th,td{padding:.38rem .65rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\n"
     "th{font-weight:600}\n"
+    "sup{line-height:0}\n" /* a mark must not make its line taller than those beside it */
     "thead th{border-bottom:2px solid var(--line);vertical-align:bottom}\n"
     ".results td,.results thead th:not(:first-child){text-align:right}\n"
     ".results td,.classes td{white-space:nowrap}\n"

@@ -4,6 +4,7 @@
 #include "report/ridges.h"
 #include "support/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,19 @@ static int make_rates(figure *g, report_figures *f) {
     return status;
 }
 
+static void join_ranges(drawing_curves *a, drawing_curves *b) {
+    if (!a->score || !b->score || strcmp(a->y_label, b->y_label) != 0) return;
+    a->p.y_low = b->p.y_low = fmin(a->p.y_low, b->p.y_low);
+    a->p.y_high = b->p.y_high = fmax(a->p.y_high, b->p.y_high);
+}
+
+/* Panels of the same score have the same axis, so that eyes can compare them. Losses on different data cannot be compared. */
+static void share_scores(figure *g) {
+    for (int i = 0; i < g->n; i++) {
+        for (int k = 0; k < g->n; k++) join_ranges(&g->cell[i].curves, &g->cell[k].curves);
+    }
+}
+
 static int make_cells(figure *g, report_figures *f) {
     for (int i = 0; i < g->d->n_panels; i++) {
         const drawing_panel *p = &g->d->panel[i];
@@ -121,6 +135,7 @@ static int make_cells(figure *g, report_figures *f) {
         if (drawing_curves_make(&c->curves, f, g->d, i)) return -1;
         c->drawn = c->curves.any;
     }
+    share_scores(g);
     return make_rates(g, f);
 }
 

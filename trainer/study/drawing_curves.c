@@ -212,6 +212,7 @@ static void set_label(drawing_curves *c, const drawing_panel *p, const metric *m
 /* Losses above twice the first one are cut off: they would flatten all others. */
 static void set_ranges(drawing_curves *c, const drawing_panel *p, const metric *m, ranges *r) {
     const bool falls = strcmp(p->metric, "loss") == 0 || is_perplexity(p->metric);
+    c->score = !falls;
     if (falls && r->first > r->e.low) r->e.high = fmin(r->e.high, 2 * r->first);
     if (falls) panel_range(&c->p, &r->e, &r->e);
     else panel_score_range(&c->p, m, &r->e, p->split == DRAWING_TRAIN ? INFINITY : r->later);

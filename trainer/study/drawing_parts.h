@@ -15,6 +15,7 @@ typedef struct drawing_curves {
     char (*name)[DRAWING_NAME]; /* of each line, for the legend: "Adam (not run)" */
     double *last;               /* of each line, its last value; NAN: no line */
     bool any;                   /* a line has a value */
+    bool score;                 /* of a metric other than loss and perplexity */
 } drawing_curves;
 
 /* Writes FIGURE-NUMBER.dat, sets names, ranges and labels. The caller frees it, also after a failure. */

@@ -118,33 +118,28 @@ static void close_canvas(canvas *c) {
 
 /* ---- The page ---------------------------------------------------------------------------------------------------- */
 
-/* Whether a panel before this one shows the same method. */
-static bool shown_before(const study_figure *f, int panel, int method) {
-    for (int p = 0; p < panel; p++) {
-        for (int i = 0; f->panel[p].experiment == f->panel[panel].experiment && i < f->panel[p].n_methods; i++) {
-            if (f->panel[p].method[i] == method) return true;
+/* Whether some panel of the figure shows a method of an experiment without a run. */
+static bool lacks(const canvas *c, int experiment, int method) {
+    for (int p = 0; p < c->f->n_panels; p++) {
+        for (int i = 0; c->f->panel[p].experiment == experiment && i < c->f->panel[p].n_methods; i++) {
+            if (c->f->panel[p].method[i] == method) return c->line[p][i].n == 0;
         }
     }
     return false;
 }
 
-/* Names the methods of a panel that were not run: "Transformer-small: Adam, AdaMod". */
-static void write_lacking_of(const canvas *c, int panel, const char **before, FILE *page) {
-    const study_panel *p = &c->f->panel[panel];
-    const study_experiment *e = &c->r->s->experiment[p->experiment];
-    int n = 0;
-    for (int i = 0; i < p->n_methods; i++) {
-        if (c->line[panel][i].n || shown_before(c->f, panel, p->method[i])) continue;
-        if (n++ == 0) html(page, "%s%s: %s", *before, e->title, e->method[p->method[i]].name);
-        else html(page, ", %s", e->method[p->method[i]].name);
-        *before = "; ";
-    }
-}
-
-/* Names what the figure does not show. */
+/* Names what the figure does not show: "Not run: ResNet-34 on CIFAR-10: SGDM, Adam; DenseNet-121 on CIFAR-10: SGDM." */
 static void write_lacking(const canvas *c, FILE *page) {
     const char *before = " Not run: ";
-    for (int i = 0; i < c->f->n_panels; i++) write_lacking_of(c, i, &before, page);
+    for (int e = 0; e < c->r->s->n_experiments; e++) {
+        const study_experiment *of = &c->r->s->experiment[e];
+        for (int i = 0, n = 0; i < of->n_methods; i++) {
+            if (!lacks(c, e, i)) continue;
+            if (n++ == 0) html(page, "%s%s: %s", before, of->title, of->method[i].name);
+            else html(page, ", %s", of->method[i].name);
+            before = "; ";
+        }
+    }
     if (c->lacking) fputs(".", page);
 }
 
