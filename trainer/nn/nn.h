@@ -186,6 +186,15 @@ nn_value nn_add(nn_graph *g, nn_value x, nn_value branch, double dropout);
 nn_value nn_add_norm(nn_graph *g, nn_value x, nn_value branch, double dropout, nn_value gamma, nn_value beta,
                      double eps);
 
+/* y = gain x / sqrt(mean(x^2) + eps) over columns. */
+nn_value nn_rms_norm(nn_graph *g, nn_value x, nn_value gain, double eps);
+
+/* y = gelu(x) by the tanh approximation, GPT-2's: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). NN_GELU above is
+ * exact. */
+nn_value nn_gelu(nn_graph *g, nn_value x);
+/* y = silu(a) b of x = [a | b], [rows, 2 n]; silu(a) = a / (1 + exp(-a)). */
+nn_value nn_swiglu(nn_graph *g, nn_value x);
+
 /* softmax(q k^T / sqrt(d / heads)) v within sequences, with dropout on the weights. Sequence i has queries in rows
  * [q_ranges[i][0], q_ranges[i][1]) and keys in rows [k_ranges[i][0], k_ranges[i][1]); ranges are i32 [sequences, 2].
  * Self-attention: kv is -1 and q is [rows, 3 d] = [q | k | v]. Otherwise q is [rows, d] and kv is [rows', 2 d] = [k | v];
@@ -193,11 +202,26 @@ nn_value nn_add_norm(nn_graph *g, nn_value x, nn_value branch, double dropout, n
  * causal: query j of a sequence of nq sees the first nk - nq + j + 1 of its nk keys. */
 nn_value nn_attention(nn_graph *g, nn_value q, nn_value kv, nn_value q_ranges, nn_value k_ranges, int heads,
                       bool causal, double dropout);
+/* Self-attention of qkv = [q | k | v] with fewer heads of keys and values than of queries: heads, kv_heads and kv_heads of
+ * them. Head h of q sees head h kv_heads / heads of k and v; kv_heads divides heads. */
+nn_value nn_grouped_attention(nn_graph *g, nn_value qkv, nn_value ranges, int heads, int kv_heads, bool causal,
+                              double dropout);
+/* Prepares queries and keys of x = [q | k | v] for attention: heads, kv_heads and kv_heads heads. Each head of q and k has
+ * an RMS norm with q_gain or k_gain, [size of a head] or -1: no norm; then numbers i and i + size / 2 of it are rotated by
+ * positions[row] base^(-2 i / size), as Hugging Face's Llama does; base 0 or less: no rotation, and positions may be -1.
+ * positions are i32 [rows]. v is copied. */
+nn_value nn_query_key(nn_graph *g, nn_value x, nn_value positions, nn_value q_gain, nn_value k_gain, int heads,
+                      int kv_heads, double base, double eps);
 
 /* Sums over rows: [0] the label-smoothed loss (1 - s) nll + s / V sum of -log p, [1] the nll, [2] rows whose largest
  * logit is the target, [3] rows counted. Rows with a negative target are left out. Output is f32 [1, 4];
  * nn_plan_backward differentiates [0]. */
 nn_value nn_cross_entropy(nn_graph *g, nn_value logits, nn_value targets, double smoothing);
+/* nn_cross_entropy of nn_linear(x, w, b), and z lse^2 in each row's loss, lse being the log of the sum of exp(logit). Logits
+ * are computed for some rows at a time, never all of them. In training, forward computes the gradients too: they take the
+ * memory of x and of w until backward. */
+nn_value nn_linear_cross_entropy(nn_graph *g, nn_value x, nn_value w, nn_value b, nn_value targets, double smoothing,
+                                 double z);
 
 /* Normalised pictures of a data set: row i is picture indices[i] of images, a constant u8 [n, height, width, 3], as f32
  * [rows, size, size, 3] with (x / 255 - mean) / deviation in each channel.

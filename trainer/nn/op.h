@@ -75,7 +75,7 @@ struct nn_op {
 #define NN_DEVICE_OPS(X) NN_DENSE_OPS(X) NN_DECODING_OPS(X) NN_IMAGE_OPS(X) NN_RECURRENT_OPS(X)
 
 /* All ops of the library; an op that only the host has is added here. */
-#define NN_OPS(X) NN_DEVICE_OPS(X)
+#define NN_OPS(X) NN_DEVICE_OPS(X) X(gelu) X(swiglu) X(rms_norm) X(query_key) X(linear_cross_entropy)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
 NN_OPS(NN_OP_DECLARE)

@@ -37,7 +37,17 @@ typedef struct nn_attention_attributes {
     double dropout;
     int heads;
     bool causal;
+    int kv_heads; /* of keys and values, each for heads / kv_heads of queries; 0: as many as heads */
 } nn_attention_attributes;
+
+typedef struct nn_rms_norm_attributes {
+    double eps;
+} nn_rms_norm_attributes;
+
+typedef struct nn_query_key_attributes {
+    double base, eps;
+    int heads, kv_heads;
+} nn_query_key_attributes;
 
 static inline double nn_dropout_of(const void *attributes) { return *(const double *)attributes; }
 
@@ -48,6 +58,10 @@ typedef struct nn_path_attention_attributes {
 typedef struct nn_cross_entropy_attributes {
     double smoothing;
 } nn_cross_entropy_attributes;
+
+typedef struct nn_linear_cross_entropy_attributes {
+    double smoothing, z;
+} nn_linear_cross_entropy_attributes;
 
 typedef struct nn_best_attributes {
     int n;
