@@ -272,22 +272,38 @@ static nn_call opcheck_backward_call(const op_instance *r, unsigned wanted, unsi
     return c;
 }
 
+/* The call with the rows of the capacity. */
+static nn_call opcheck_full_call(const op_instance *r, nn_call c) {
+    for (int i = 0; i < r->o->n_inputs; i++) {
+        if (c.input[i].data && r->o->input[i].shape.rows) c.input[i].rows += EXTRA_ROWS;
+    }
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) c.output[i].rows = r->out_capacity[i];
+    return c;
+}
+
+/* Room for what the op saves, and more if the kernels ask for it. */
+static void opcheck_saved(op_instance *r, const nn_kernels *k) {
+    const nn_call c = opcheck_full_call(r, r->call);
+    const size_t extra = k->extra_saved ? k->extra_saved(&c) : 0;
+    if (!r->node.saved.ndim) return;
+    free(r->saved.data);
+    r->saved = opcheck_alloc(((size_t)opcheck_count(&r->node.saved) + extra) * 4);
+    r->call.saved = r->saved.data;
+}
+
 /* Makes the workspace as a plan does: for the capacity, forward and backward. */
 static void opcheck_workspace(op_instance *r, const nn_kernels *k) {
     size_t most = 0;
     for (int backward = 0; k->workspace && backward < 2; backward++) {
         nn_gradients grad;
-        nn_call c = backward ? opcheck_backward_call(r, ~0u, 0, &grad) : r->call;
-        for (int i = 0; i < r->o->n_inputs; i++) {
-            if (c.input[i].data && r->o->input[i].shape.rows) c.input[i].rows += EXTRA_ROWS;
-        }
-        for (int i = 0; i < NN_MAX_OUTPUTS; i++) c.output[i].rows = r->out_capacity[i];
+        const nn_call c = opcheck_full_call(r, backward ? opcheck_backward_call(r, ~0u, 0, &grad) : r->call);
         const size_t n = k->workspace(&c);
         if (n > most) most = n;
     }
     free(r->workspace.data);
     r->workspace = opcheck_alloc(most * sizeof(float));
     r->call.workspace = r->workspace.data;
+    opcheck_saved(r, k);
 }
 
 /* Inputs that are written are made anew first, and found in the outputs after. */

@@ -87,6 +87,7 @@ typedef struct attention_case {
     bool causal, cross;
     double dropout;
     int n, nq[8], nk[8];
+    int kv_heads; /* 0: heads */
 } attention_case;
 
 static int64_t lay_out(int n, const int *lengths, int32_t (*ranges)[2], int *sequences) {
@@ -110,7 +111,8 @@ typedef struct attention_setup {
 
 static void attention_set_up(attention_setup *x, const attention_case *a) {
     int sequences, sequences_k;
-    const int64_t d = a->heads * a->size, rows = lay_out(a->n, a->nq, x->q_ranges, &sequences);
+    const int64_t d = a->heads * a->size, d_k = a->kv_heads ? a->kv_heads * a->size : d;
+    const int64_t rows = lay_out(a->n, a->nq, x->q_ranges, &sequences);
     const int64_t k_rows = lay_out(a->n, a->cross ? a->nk : a->nq, x->k_ranges, &sequences_k);
     int longest = 0;
     for (int i = 0; i < a->n; i++) {
@@ -119,16 +121,17 @@ static void attention_set_up(attention_setup *x, const attention_case *a) {
     }
     x->o = (opcheck){
         .op = &nn_op_attention,
-        .attributes = {.attention = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout}},
+        .attributes =
+            {.attention = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout, .kv_heads = a->kv_heads}},
         .n_inputs = 4,
-        .input = {OPCHECK_ROWS(1, rows, a->cross ? d : 3 * d), OPCHECK_NONE,
+        .input = {OPCHECK_ROWS(1, rows, a->cross ? d : d + 2 * d_k), OPCHECK_NONE,
                   OPCHECK_INDEX(2, sequences, 2, x->q_ranges), OPCHECK_INDEX(2, sequences, 2, x->k_ranges)},
         .training = true,
         .seed = (uint64_t)(rows + 131 * d),
         .longest_sum = a->size + longest,
         .slack = 4, /* gradients of scores are small differences of large sums */
     };
-    if (a->cross) x->o.input[ATTENTION_KV] = (opcheck_input)OPCHECK_ROWS(3, k_rows, 2 * d);
+    if (a->cross) x->o.input[ATTENTION_KV] = (opcheck_input)OPCHECK_ROWS(3, k_rows, 2 * d_k);
 }
 
 static bool attention_gradients(attention_case a) {
@@ -142,8 +145,8 @@ static bool attention_kernels(attention_case a) {
     attention_set_up(&x, &a);
     const bool ok = opcheck_kernels(&x.o, &nn_cpu_attention);
     if (!ok)
-        printf("%d heads of %d, causal %d, cross %d, dropout %g, %d lengths\n", a.heads, a.size, a.causal, a.cross,
-               a.dropout, a.n);
+        printf("%d heads of %d, %d of keys, causal %d, cross %d, dropout %g, %d lengths\n", a.heads, a.size, a.kv_heads,
+               a.causal, a.cross, a.dropout, a.n);
     return ok;
 }
 
@@ -200,6 +203,26 @@ static void check_attention_long(void) {
 }
 
 TEST(attention_cpu_is_ref_for_long_sequences) { each_isa(check_attention_long); }
+
+TEST(attention_with_grouped_keys_has_the_gradients_of_differences) {
+    for (int causal = 0; causal < 2; causal++) {
+        CHECK(attention_gradients((attention_case){4, 2, .causal = causal, .n = 2, .nq = {2, 3}, .kv_heads = 2}));
+        CHECK(attention_gradients((attention_case){3, 2, .causal = causal, .cross = true, .dropout = 0.3, .n = 2,
+                                                   .nq = {2, 3}, .nk = {4, 1}, .kv_heads = 1}));
+    }
+}
+
+static void check_attention_groups(void) {
+    for (int causal = 0; causal < 2; causal++) {
+        CHECK(attention_kernels(
+            (attention_case){6, 16, .causal = causal, .dropout = 0.2, .n = 4, .nq = {17, -3, 0, 70}, .kv_heads = 2}));
+        CHECK(attention_kernels((attention_case){4, 5, .causal = causal, .n = 2, .nq = {300, 65}, .kv_heads = 1}));
+        CHECK(attention_kernels((attention_case){4, 8, .causal = causal, .cross = true, .n = 3, .nq = {70, 3, 1},
+                                                 .nk = {300, 0, 25}, .kv_heads = 2}));
+    }
+}
+
+TEST(attention_with_grouped_keys_cpu_is_ref) { each_isa(check_attention_groups); }
 
 TEST(attention_cpu_is_ref_when_decoding) {
     CHECK(attention_kernels((attention_case){8, 64, .cross = true, .n = 3, .nq = {1, 1, 1}, .nk = {300, 1, 25}}));
@@ -259,7 +282,12 @@ TEST(attention_says_what_is_wrong_with_shapes) {
     x.o.attributes.attention.heads = 3;
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "8 columns do not divide into 3 heads");
     x.o.attributes.attention.heads = 2;
+    x.o.attributes.attention.kv_heads = 3;
+    CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "3 heads of keys and values do not divide 2 heads");
+    x.o.attributes.attention.kv_heads = 1;
     x.o.input[0].shape.dim[1] = 25;
+    CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "25 columns, not 4 equal parts");
+    x.o.attributes.attention.kv_heads = 0;
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "25 columns, not 3 equal parts");
     x.o.input[1] = (opcheck_input)OPCHECK_ROWS(3, 4, 16);
     CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "kv has 16 columns, q wants 50");
@@ -531,7 +559,8 @@ RUN_TESTS(ENTRY(exp_is_off_by_less_than_1e_7_and_keeps_nan),
           ENTRY(instruction_sets_with_fused_products_agree_bit_for_bit),
           ENTRY(attention_ref_has_the_gradients_of_differences), ENTRY(attention_cpu_is_ref_for_all_sizes_of_heads),
           ENTRY(attention_cpu_is_ref_for_random_lengths), ENTRY(attention_cpu_is_ref_for_long_sequences),
-          ENTRY(attention_cpu_is_ref_when_decoding),
+          ENTRY(attention_with_grouped_keys_has_the_gradients_of_differences),
+          ENTRY(attention_with_grouped_keys_cpu_is_ref), ENTRY(attention_cpu_is_ref_when_decoding),
           ENTRY(attention_beside_a_cache_takes_only_the_queries_of_a_packed_row),
           ENTRY(attention_of_nothing_is_nothing), ENTRY(attention_to_equal_keys_is_the_mean_of_what_is_seen),
           ENTRY(attention_says_what_is_wrong_with_shapes), ENTRY(cross_entropy_ref_has_the_gradients_of_differences),

@@ -145,8 +145,8 @@ typedef struct nn_kernels {
      * and before workspace is asked. */
     adamod_status (*prepare)(const nn_call *c, void **prepared);
     void (*release)(void *prepared);
-    /* On a device: floats that forward leaves for backward right behind those that the op saves, which must be some.
-     * Asked as partials is. */
+    /* Floats that forward leaves for backward right behind those that the op saves, which must be some. Asked as partials
+     * is. */
     size_t (*extra_saved)(const nn_call *c);
     /* On a device: floats in which backward leaves partial sums of parameters' gradients. Asked before values have
      * memory: shapes, types, attributes and the wanted gradients of parameters are known. */

@@ -1,6 +1,6 @@
 /* Attention on the processor. A head of a sequence is one item of work, cut into tiles of queries and keys that stay
- * in the cache: the scores of a tile are a product, the weights never leave it, and backward computes them again.
- * Threads take items in turn; items are independent, so the result does not depend on which thread takes which. */
+ * in the cache: the scores of a tile are a product, the weights never leave it, and backward computes them again. In
+ * backward, all heads that see the same keys are one item, which sums their gradients. Threads take items in turn; items are independent, so the result does not depend on which thread takes which. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/ops/attention.h"
 #include "nn/backend/cpu/vector.h"
@@ -48,10 +48,11 @@ struct job {
     const array *arrays; /* that the kernel touches */
     int n_arrays;
     void (*kernel)(const item *w);
+    int64_t heads; /* of an item: 1 or view.group */
     atomic_llong next;
 };
 
-/* A sequence's head: queries in rows q_row .. q_row + nq - 1, keys in rows k_row .. k_row + nk - 1. */
+/* A sequence's head, or the first of several: queries in rows q_row .. q_row + nq - 1, keys in rows k_row .. k_row + nk - 1. */
 struct item {
     const job *j;
     const buffers *b;
@@ -124,9 +125,10 @@ static void clear_outside(const job *j, const int32_t *ranges, int64_t rows, flo
 static bool take(job *j, item *w) {
     const nn_attention_view *v = &j->view;
     const int64_t n = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
-    if (n >= v->sequences * v->heads) return false;
-    const int32_t *q = v->q_ranges + 2 * (n / v->heads), *k = v->k_ranges + 2 * (n / v->heads);
-    w->head = n % v->heads;
+    const int64_t items = v->heads / j->heads; /* of a sequence */
+    if (n >= v->sequences * items) return false;
+    const int32_t *q = v->q_ranges + 2 * (n / items), *k = v->k_ranges + 2 * (n / items);
+    w->head = n % items * j->heads;
     w->q_row = q[0], w->nq = q[1] - q[0];
     w->k_row = k[0], w->nk = k[1] - k[0];
     return true;
@@ -147,7 +149,8 @@ static void work(void *context, int64_t thread) {
     }
 }
 
-static void run(job *j, void (*kernel)(const item *w), const array *arrays, int n) {
+static void run(job *j, int64_t heads, void (*kernel)(const item *w), const array *arrays, int n) {
+    j->heads = heads;
     j->memory = j->call->workspace + marks_floats(j);
     j->kernel = kernel;
     j->arrays = arrays;
@@ -155,6 +158,9 @@ static void run(job *j, void (*kernel)(const item *w), const array *arrays, int 
     atomic_init(&j->next, 0);
     nn_parallel(j->call->pool, adamod_pool_threads(j->call->pool), work, j);
 }
+
+/* The first column of the keys that an item sees. */
+static int64_t k_column(const item *w) { return w->head / w->j->view.group * w->j->view.size; }
 
 /* False where all arrays have been fetched. */
 static bool fetch_array(const item *w, fetcher *f) {
@@ -164,7 +170,7 @@ static bool fetch_array(const item *w, fetcher *f) {
     if (!a->x) return true;
     f->rows = a->keys ? n->nk : n->nq;
     f->stride = a->stride;
-    f->at = a->x + (a->keys ? n->k_row : n->q_row) * a->stride + n->head * w->j->view.size;
+    f->at = a->x + (a->keys ? n->k_row : n->q_row) * a->stride + (a->keys ? k_column(n) : n->head * w->j->view.size);
     return true;
 }
 
@@ -206,7 +212,7 @@ static const float *q_at(const item *w, const tile *t, const float *x, int64_t s
 }
 
 static const float *k_at(const item *w, const tile *t, const float *x) {
-    return x + (w->k_row + t->k0) * w->j->view.k_stride + w->head * w->j->view.size;
+    return x + (w->k_row + t->k0) * w->j->view.k_stride + k_column(w);
 }
 
 /* to = q k^T for the keys that each slab sees, where q is [m, size] and k_t is [size, n]. */
@@ -329,7 +335,7 @@ static void attention_forward(const nn_call *c) {
                              {v->v, v->k_stride, true},
                              {c->output[0].data, d, false}};
     clear_outside(&j, v->q_ranges, v->q_rows, c->output[0].data, d, d);
-    run(&j, forward_item, touched, sizeof touched / sizeof touched[0]);
+    run(&j, 1, forward_item, touched, sizeof touched / sizeof touched[0]);
 }
 
 /* ---- backward: see ops/attention.c for the formulas ---- */
@@ -389,6 +395,18 @@ static void backward_tile(const item *w, const tile *t, nn_tile dk, nn_tile dv, 
     place(w, t->m, dq, to, v->q_stride, add_q);
 }
 
+/* Gradients of a tile of keys, and what those give to all queries; add: dk and dv hold something. Returns whether they do
+ * now. */
+static bool backward_head(const item *w, tile t, nn_tile dk, nn_tile dv, bool add) {
+    for (; t.q0 < w->nq; t.q0 += QUERIES) {
+        t.m = least(QUERIES, w->nq - t.q0);
+        if (t.k0 > 0 && seen(w, &t, t.m - 1) == 0) continue;
+        backward_tile(w, &t, dk, dv, add);
+        add = true;
+    }
+    return add;
+}
+
 static void backward_keys(const item *w, tile t) {
     const nn_attention_view *v = &w->j->view;
     const buffers *b = w->b;
@@ -399,12 +417,8 @@ static void backward_keys(const item *w, tile t) {
     const float *to_k = v->dk ? k_at(w, &t, v->dk) : b->dk, *to_v = v->dk ? k_at(w, &t, v->dv) : b->dv;
     const nn_tile dk = target(w, to_k, v->k_stride, b->dk), dv = target(w, to_v, v->k_stride, b->dv);
     bool add = v->add_k && dk.x == to_k;
-    for (; t.q0 < w->nq; t.q0 += QUERIES) {
-        t.m = least(QUERIES, w->nq - t.q0);
-        if (t.k0 > 0 && seen(w, &t, t.m - 1) == 0) continue;
-        backward_tile(w, &t, dk, dv, add);
-        add = true;
-    }
+    item head = *w;
+    for (; head.head < w->head + v->group; head.head++) add = backward_head(&head, t, dk, dv, add);
     if (!v->dk) return;
     for (int64_t l = 0; !add && l < t.n; l++) { /* no query sees these keys */
         memset(dk.x + l * dk.row, 0, (size_t)v->size * sizeof(float));
@@ -431,8 +445,8 @@ static void attention_backward(const nn_call *c) {
                              {c->grad->output[0], d, false}, {c->output[0].data, d, false}, {v->dq, v->q_stride, false},
                              {v->dk, v->k_stride, true},     {v->dv, v->k_stride, true}};
     if (v->dq && !v->add_q) clear_outside(&j, v->q_ranges, v->q_rows, v->dq, v->q_stride, d);
-    if (v->dk && !v->add_k) clear_outside(&j, v->k_ranges, v->k_rows, v->dk, v->k_stride, 2 * d);
-    run(&j, backward_item, touched, sizeof touched / sizeof touched[0]);
+    if (v->dk && !v->add_k) clear_outside(&j, v->k_ranges, v->k_rows, v->dk, v->k_stride, 2 * v->kv_heads * v->size);
+    run(&j, v->group, backward_item, touched, sizeof touched / sizeof touched[0]);
 }
 
 const nn_kernels nn_cpu_attention = {
