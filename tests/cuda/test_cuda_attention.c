@@ -14,6 +14,7 @@ typedef struct attention_case {
     double dropout;
     int n, nq[MOST], nk[MOST];
     bool decoding; /* q is [q | k | v] beside a cache, and there are no gradients */
+    int kv_heads;  /* 0: heads */
 } attention_case;
 
 static int64_t lay_out(int n, const int *lengths, int32_t (*ranges)[2], int *sequences) {
@@ -35,7 +36,8 @@ static int64_t lay_out(int n, const int *lengths, int32_t (*ranges)[2], int *seq
 static bool check_case(const attention_case *a, nn_type type) {
     int32_t q_ranges[MOST][2], k_ranges[MOST][2];
     int sequences, sequences_k, longest = 0;
-    const int64_t d = a->heads * a->size, rows = lay_out(a->n, a->nq, q_ranges, &sequences);
+    const int64_t d = a->heads * a->size, d_k = a->kv_heads ? a->kv_heads * a->size : d;
+    const int64_t rows = lay_out(a->n, a->nq, q_ranges, &sequences);
     const int64_t k_rows = lay_out(a->n, a->cross ? a->nk : a->nq, k_ranges, &sequences_k);
     for (int i = 0; i < a->n; i++) {
         longest = a->nq[i] > longest ? a->nq[i] : longest;
@@ -43,9 +45,10 @@ static bool check_case(const attention_case *a, nn_type type) {
     }
     opcheck o = {
         .op = &nn_op_attention,
-        .attributes = {.attention = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout}},
+        .attributes =
+            {.attention = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout, .kv_heads = a->kv_heads}},
         .n_inputs = 4,
-        .input = {OPCHECK_ROWS(1, rows, a->cross && !a->decoding ? d : 3 * d), OPCHECK_NONE,
+        .input = {OPCHECK_ROWS(1, rows, a->cross && !a->decoding ? d : d + 2 * d_k), OPCHECK_NONE,
                   OPCHECK_INDEX(2, sequences, 2, q_ranges), OPCHECK_INDEX(2, sequences, 2, k_ranges)},
         .training = true,
         .seed = (uint64_t)(rows + 131 * d),
@@ -53,7 +56,7 @@ static bool check_case(const attention_case *a, nn_type type) {
         .slack = 4, /* gradients of scores are small differences of large sums */
         .rounded = 2,
     };
-    if (a->cross) o.input[ATTENTION_KV] = (opcheck_input)OPCHECK_ROWS(3, k_rows, 2 * d);
+    if (a->cross) o.input[ATTENTION_KV] = (opcheck_input)OPCHECK_ROWS(3, k_rows, 2 * d_k);
     if (a->decoding) o.input[ATTENTION_Q].no_grad = o.input[ATTENTION_KV].no_grad = true;
     return cudacheck(&o, type);
 }
@@ -61,8 +64,8 @@ static bool check_case(const attention_case *a, nn_type type) {
 static bool is_ref(attention_case a) {
     for (int i = 0; i < 2; i++) {
         if (check_case(&a, i ? NN_BF16 : NN_F32)) continue;
-        printf("%d heads of %d, causal %d, cross %d, dropout %g, %d lengths\n", a.heads, a.size, a.causal, a.cross,
-               a.dropout, a.n);
+        printf("%d heads of %d, %d of keys, causal %d, cross %d, dropout %g, %d lengths\n", a.heads, a.size, a.kv_heads,
+               a.causal, a.cross, a.dropout, a.n);
         return false;
     }
     return true;
@@ -124,6 +127,34 @@ TEST(is_ref_for_long_sequences) {
         a.nk[2] = 1;
         CHECK(check_case(&a, NN_F32));
     }
+}
+
+/* A few heads see the same keys: short sequences, long ones, rows in no range, decoding. */
+TEST(is_ref_for_grouped_keys) {
+    static const int sizes[] = {5, 32, 64, 128};
+    NEED_DEVICE();
+    for (int i = 0; i < 4; i += getenv("ADAMOD_TEST_FAST") ? 2 : 1) {
+        for (int causal = 0; causal < 2; causal++) {
+            CHECK(is_ref((attention_case){4, sizes[i], .causal = causal, .dropout = 0.2, .n = 4, .nq = {17, -3, 0, 30},
+                                          .kv_heads = 2}));
+            CHECK(is_ref((attention_case){6, sizes[i], .causal = causal, .n = 3, .nq = {100, -40, 65}, .kv_heads = 2}));
+            CHECK(is_ref((attention_case){3, sizes[i], .causal = causal, .cross = true, .n = 3, .nq = {70, 3, 10},
+                                          .nk = {100, 40, 25}, .kv_heads = 1}));
+            attention_case one = {4,      sizes[i],           .causal = causal,      .cross = true,
+                                  .n = 4, .nq = {1, 1, 1, 1}, .nk = {300, 1, 0, 33}, .kv_heads = 2};
+            CHECK(is_ref(one));
+            one.decoding = true;
+            CHECK(is_ref(one));
+        }
+    }
+}
+
+/* The context of GPT-2. */
+TEST(is_ref_for_a_context_of_1024) {
+    NEED_DEVICE();
+    if (getenv("ADAMOD_TEST_FAST")) SKIP("ADAMOD_TEST_FAST is set");
+    CHECK(is_ref((attention_case){2, 64, .causal = true, .n = 2, .nq = {1024, 1000}}));
+    CHECK(is_ref((attention_case){2, 128, .causal = true, .n = 1, .nq = {1024}, .kv_heads = 1}));
 }
 
 TEST(is_ref_for_more_sequences_than_a_block_has_threads) {
@@ -200,6 +231,7 @@ TEST(heads_that_are_too_large_are_refused) {
 }
 
 RUN_TESTS(ENTRY(is_ref_for_all_sizes_of_heads), ENTRY(is_ref_for_random_lengths), ENTRY(is_ref_for_long_sequences),
+          ENTRY(is_ref_for_grouped_keys), ENTRY(is_ref_for_a_context_of_1024),
           ENTRY(is_ref_for_more_sequences_than_a_block_has_threads), ENTRY(is_ref_when_decoding),
           ENTRY(of_nothing_is_nothing), ENTRY(is_ref_for_batches_of_real_models),
           ENTRY(heads_that_are_too_large_are_refused))

@@ -3,6 +3,8 @@
 #include "nn/ops/query_key.h"
 #include "support/random.h"
 
+#include <math.h>
+
 opcheck gelu_case(int64_t rows, int64_t cols) {
     return (opcheck){.op = &nn_op_gelu,
                      .n_inputs = 1,
@@ -63,7 +65,7 @@ opcheck linear_cross_entropy_case(int64_t rows, int64_t in, int64_t words, bool 
         .weighted = 1,
         .longest_sum = (double)(in > longest ? in : longest),
     };
-    o.input[LCE_W].scale = 0.5;
+    o.input[LCE_W].scale = 1.5 / sqrt((double)in);
     if (bias) o.input[LCE_B] = (opcheck_input)OPCHECK_VECTOR(words);
     return o;
 }

@@ -72,10 +72,11 @@ struct nn_op {
 #define NN_DECODING_OPS(X) X(best) X(path_attention) X(beam)
 #define NN_IMAGE_OPS(X) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(pictures)
 #define NN_RECURRENT_OPS(X) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
-#define NN_DEVICE_OPS(X) NN_DENSE_OPS(X) NN_DECODING_OPS(X) NN_IMAGE_OPS(X) NN_RECURRENT_OPS(X)
+#define NN_DECODER_OPS(X) X(gelu) X(swiglu) X(rms_norm) X(query_key) X(linear_cross_entropy)
+#define NN_DEVICE_OPS(X) NN_DENSE_OPS(X) NN_DECODER_OPS(X) NN_DECODING_OPS(X) NN_IMAGE_OPS(X) NN_RECURRENT_OPS(X)
 
 /* All ops of the library; an op that only the host has is added here. */
-#define NN_OPS(X) NN_DEVICE_OPS(X) X(gelu) X(swiglu) X(rms_norm) X(query_key) X(linear_cross_entropy)
+#define NN_OPS(X) NN_DEVICE_OPS(X)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
 NN_OPS(NN_OP_DECLARE)

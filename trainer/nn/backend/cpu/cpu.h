@@ -9,10 +9,7 @@
 /* The backend's ops; others run by their reference kernels. */
 #define NN_CPU_IMAGE_OPS(X) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift)
 #define NN_CPU_OPS(X)                                                                                                  \
-    NN_DENSE_OPS(X)                                                                                                    \
-    X(gelu)                                                                                                            \
-    X(swiglu) X(rms_norm) X(query_key) X(linear_cross_entropy) X(best) X(path_attention) NN_CPU_IMAGE_OPS(X) X(lstm)   \
-        X(locked_dropout)
+    NN_DENSE_OPS(X) NN_DECODER_OPS(X) X(best) X(path_attention) NN_CPU_IMAGE_OPS(X) X(lstm) X(locked_dropout)
 
 #define NN_CPU_DECLARE(name) extern const nn_kernels nn_cpu_##name;
 NN_CPU_OPS(NN_CPU_DECLARE)

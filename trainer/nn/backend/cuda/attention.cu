@@ -5,7 +5,8 @@
  * Most sequences have one tile of queries and one of keys, and a block of their own for each head, which backward then
  * needs once for all three gradients. Of longer ones, backward has blocks that own a tile of keys and go over the
  * queries (for dk or dv) and blocks that own a tile of queries and go over the keys (for dq), so that every number is
- * written once, by one block, whose sums have one order.
+ * written once, by one block, whose sums have one order. Where several heads see the same keys, backward treats every
+ * sequence as a long one, and a block that owns keys goes over the queries of all those heads.
  *
  * The grid depends on the capacity alone, and each block finds its work in the ranges. Blocks are, in this order:
  * those that share out the tiles of long sequences, each those of one head; one for each head of each sequence (with
@@ -31,8 +32,8 @@ template <typename T> struct attention {
     T *y, *dq, *dk, *dv;
     float *saved;
     const int2 *q_ranges, *k_ranges;
-    int64_t q_rows, k_rows, q_stride, k_stride, cols;
-    int sequences, heads, size;
+    int64_t q_rows, k_rows, q_stride, k_stride, cols, k_cols; /* cols: of y; k_cols: of k, and of v */
+    int sequences, heads, size, group;                        /* group: heads that see the same keys */
     bool causal, add_q, add_k, wide;
     float scale;
     drop dropout;
@@ -44,10 +45,17 @@ static int64_t keys_of(const nn_call *c) {
     return c->input[c->input[ATTENTION_KV].cols ? ATTENTION_KV : ATTENTION_Q].rows;
 }
 
+/* Heads that see the same keys. */
+static int group_of(const nn_call *c) {
+    const nn_attention_attributes *a = NN_ATTR(attention, c);
+    return a->kv_heads ? a->heads / a->kv_heads : 1;
+}
+
 static int long_blocks(const nn_call *c, bool backward) {
     const int heads = NN_ATTR(attention, c)->heads;
     const int64_t queries = c->input[ATTENTION_Q].rows, most = backward ? max(queries, keys_of(c)) : queries;
-    if (most <= TILE || c->input[ATTENTION_Q_RANGES].rows == 0) return 0;
+    const bool all = backward && group_of(c) > 1; /* sequences are long ones */
+    if ((most <= TILE && !all) || c->input[ATTENTION_Q_RANGES].rows == 0) return 0;
     return heads < LONG_BLOCKS ? LONG_BLOCKS / heads * heads : heads;
 }
 
@@ -67,16 +75,18 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     a.cols = c->output[0].cols;
     a.heads = NN_ATTR(attention, c)->heads;
     a.size = (int)(a.cols / a.heads);
+    a.group = group_of(c);
+    a.k_cols = a.cols / a.group;
     a.q = (const T *)q->data;
     a.k = packed ? a.q + a.cols : (const T *)kv->data;
-    a.v = a.k + a.cols;
+    a.v = a.k + a.k_cols;
     a.y = (T *)c->output[0].data;
     a.dy = (const T *)c->grad->output[0];
     a.saved = c->saved;
     a.dq = (T *)c->grad->input[ATTENTION_Q];
     a.dk = packed ? a.dq : (T *)c->grad->input[ATTENTION_KV];
     if (packed && a.dk) a.dk += a.cols;
-    a.dv = a.dk ? a.dk + a.cols : NULL;
+    a.dv = a.dk ? a.dk + a.k_cols : NULL;
     a.add_q = c->grad->accumulate[ATTENTION_Q];
     a.add_k = c->grad->accumulate[packed ? ATTENTION_Q : ATTENTION_KV];
     a.q_rows = q->rows;
@@ -125,7 +135,7 @@ __device__ static inline rows<X> q_rows(const attention<T> &a, const item &x, in
 
 template <typename T, typename X>
 __device__ static inline rows<X> k_rows(const attention<T> &a, const item &x, int first, X *base) {
-    const rows<X> r = {base + (x.k0 + first) * a.k_stride + (int64_t)x.head * a.size, a.k_stride,
+    const rows<X> r = {base + (x.k0 + first) * a.k_stride + (int64_t)(x.head / a.group) * a.size, a.k_stride,
                        min(TILE, x.nk - first), a.size, a.wide};
     return r;
 }
@@ -385,7 +395,7 @@ __device__ static inline decode_state<T> decode_keys(const attention<T> &a, cons
     const int group = (int)threadIdx.x / lanes, groups = THREADS / lanes, col = (int)threadIdx.x % lanes * N;
     const int n = seen(a, x, j);
     const rows<const T> query = {a.q + (x.q0 + j) * a.q_stride + (int64_t)x.head * a.size, 0, 1, a.size, true};
-    rows<const T> keys = {a.k + x.k0 * a.k_stride + (int64_t)x.head * a.size, a.k_stride, n, a.size, true};
+    rows<const T> keys = {a.k + x.k0 * a.k_stride + (int64_t)(x.head / a.group) * a.size, a.k_stride, n, a.size, true};
     rows<const T> values = keys;
     values.x += a.v - a.k;
     const pack<T> q = pack_at(query, 0, col);
@@ -585,18 +595,19 @@ __device__ static inline void store_gradient(backward_memory<T, D> &s, const att
     if (a.sums) add_column_sums(s.sums[what], staged); /* rows beyond the sequence are 0 */
 }
 
-/* `what` of the tile that begins at query or key `first`. */
+/* `what` of the tile that begins at query or key `first`; of keys, from all heads that see them, x's being the first. */
 template <typename T, int D>
-__device__ static inline void backward_tile(backward_memory<T, D> &s, const attention<T> &a, uint64_t key,
-                                            const item &x, int what, int first) {
+__device__ static inline void backward_tile(backward_memory<T, D> &s, const attention<T> &a, uint64_t key, item x,
+                                            int what, int first) {
     const bool of_keys = what == DV || what == DK;
     int q = what == DQ ? first : 0, k = of_keys ? first : 0, visits = 1;
     if (of_keys) {
         if (a.causal) q = max(0, first - (x.nk - x.nq)) / TILE * TILE; /* the queries before see none of the keys */
-        visits = (int)parts(max(0, x.nq - q), TILE);
+        visits = (int)parts(max(0, x.nq - q), TILE) * a.group;
     } else if (what == DQ) {
         visits = (int)parts(seen(a, x, min(first + TILE, x.nq) - 1), TILE);
     }
+    const int begin = q;
     float acc[D / 16][4] = {};
 #pragma unroll 1
     for (int i = 0; i < visits; i++) {
@@ -606,8 +617,12 @@ __device__ static inline void backward_tile(backward_memory<T, D> &s, const atte
         if (what == ALL) break;
         add_gradient(s, what, acc);
         __syncthreads();
-        if (of_keys) q += TILE;
-        else k += TILE;
+        if (!of_keys) {
+            k += TILE;
+        } else if ((q += TILE) >= x.nq && i + 1 < visits) {
+            q = begin;
+            x.head++;
+        }
     }
     if (what != ALL) {
         store_gradient(s, a, x, first, what, acc);
@@ -632,10 +647,13 @@ template <typename T, int D>
 __device__ static inline void store_sums(const backward_memory<T, D> &s, const attention<T> &a) {
     const int block = (int)blockIdx.x - a.longs, index = block < 0 ? (int)blockIdx.x : block;
     const int64_t row = index / a.heads + (block < 0 ? a.sequences : 0);
-    float *to = a.sums + row * 3 * a.cols + (int64_t)(index % a.heads) * a.size;
+    const int head = index % a.heads;
+    float *to = a.sums + row * (a.cols + 2 * a.k_cols);
+    const int64_t of_keys = a.cols + (int64_t)(head / a.group) * a.size;
+    const int64_t at[3] = {of_keys + a.k_cols, of_keys, (int64_t)head * a.size}; /* of DV, DK and DQ */
     __syncthreads();
     for (int i = (int)threadIdx.x; i < 3 * D; i += THREADS) {
-        if (i % D < a.size) to[(DQ - i / D) * a.cols + i % D] = s.sums[i / D][i % D];
+        if (i % D < a.size && (i / D == DQ || head % a.group == 0)) to[at[i / D] + i % D] = s.sums[i / D][i % D];
     }
 }
 
@@ -648,18 +666,23 @@ __global__ static __launch_bounds__(THREADS, resident<T>()) void backward_kernel
     if (clearing >= 0) {
         const int64_t first = clearing * THREADS;
         if (a.dq && !a.add_q) clear_outside(a, a.q_ranges, first, a.q_rows, a.dq, a.q_stride, a.cols);
-        if (a.dk && !a.add_k) clear_outside(a, a.k_ranges, first, a.k_rows, a.dk, a.k_stride, 2 * a.cols);
+        if (a.dk && !a.add_k) clear_outside(a, a.k_ranges, first, a.k_rows, a.dk, a.k_stride, 2 * a.k_cols);
         return;
     }
     if (a.sums) clear_sums(s);
     each_tile(
         a,
-        [](const item &x) { return x.nq > TILE || x.nk > TILE ? (int)(parts(x.nq, TILE) + 2 * parts(x.nk, TILE)) : 0; },
+        [&](const item &x) {
+            const bool is_long = x.nq > TILE || x.nk > TILE || a.group > 1;
+            return is_long ? (int)(parts(x.nq, TILE) + 2 * parts(x.nk, TILE)) : 0;
+        },
         [&](const item &x, int tile) {
             const int of_keys = tile - (int)parts(x.nq, TILE); /* tiles of queries come first */
             const int what = tile == ALONE ? ALL : of_keys < 0 ? DQ : of_keys % 2 ? DK : DV;
             const int first = what == ALL ? 0 : (what == DQ ? tile : of_keys / 2) * TILE;
-            if (what == ALL ? x.nq > 0 || x.nk > 0 : what == DQ ? a.dq != NULL : a.dk != NULL) {
+            if (what == ALL  ? x.nq > 0 || x.nk > 0
+                : what == DQ ? a.dq != NULL
+                             : a.dk != NULL && x.head % a.group == 0) {
                 backward_tile(s, a, key, x, what, first);
             }
         });
@@ -719,9 +742,9 @@ template <typename T> static void run_backward(const nn_call *c) {
     run_tiles(a, stream_of(c));
     if (!wants_sums(c)) return;
     const int64_t q_cols = c->input[ATTENTION_Q].cols, kv_cols = c->input[ATTENTION_KV].cols, n = parts_of(c);
-    const nn_sum q = {a.sums, 3 * a.cols, n, q_cols, c->grad->row_sums[ATTENTION_Q], c->grad->accumulate_sums};
-    const nn_sum kv = {a.sums + a.cols,         3 * a.cols, n, kv_cols, c->grad->row_sums[ATTENTION_KV],
-                       c->grad->accumulate_sums};
+    const int64_t stride = a.cols + 2 * a.k_cols;
+    const nn_sum q = {a.sums, stride, n, q_cols, c->grad->row_sums[ATTENTION_Q], c->grad->accumulate_sums};
+    const nn_sum kv = {a.sums + a.cols, stride, n, kv_cols, c->grad->row_sums[ATTENTION_KV], c->grad->accumulate_sums};
     nn_cuda_sum(c, &q);
     nn_cuda_sum(c, &kv);
 }
@@ -742,7 +765,8 @@ static adamod_status attention_prepare(const nn_call *c, void **prepared) {
 }
 
 static size_t attention_partials(const nn_call *c) {
-    return wants_sums(c) ? (size_t)(parts_of(c) * 3 * c->output[0].cols) : 0;
+    const int64_t cols = c->output[0].cols;
+    return wants_sums(c) ? (size_t)(parts_of(c) * (cols + 2 * cols / group_of(c))) : 0;
 }
 
 extern "C" {

@@ -1,0 +1,65 @@
+/* y = gelu(x) by the tanh approximation: see ops/gelu.c. (1 + tanh(u)) / 2 is the sigmoid of 2 u. */
+#include "nn/backend/cuda/cuda.h"
+
+enum { THREADS = 256, CHUNK = 8 /* numbers of a thread */ };
+
+/* 2 u = x (A + B x^2) */
+__device__ static constexpr float A = 1.5957691216f, B = 0.0713548163f;
+
+__device__ static inline float gelu(float x) { return x * sigmoid_of(x * (A + B * x * x)).s; }
+
+__device__ static inline float gelu_slope(float x) {
+    const sigmoid g = sigmoid_of(x * (A + B * x * x));
+    return g.s + x * g.slope * (A + 3 * B * x * x);
+}
+
+template <int N, typename T> __device__ static inline void forward_numbers(const T *x, T *y, int64_t i) {
+    float v[N];
+    load_floats<N>(x + i, v);
+    for (int k = 0; k < N; k++) v[k] = gelu(v[k]);
+    store_floats<N>(y + i, v);
+}
+
+/* dx may have x's memory. */
+template <int N, typename T>
+__device__ static inline void backward_numbers(const T *x, const T *dy, const target<T> &dx, int64_t i) {
+    float v[N], g[N];
+    load_floats<N>(x + i, v);
+    load_floats<N>(dy + i, g);
+    for (int k = 0; k < N; k++) g[k] *= gelu_slope(v[k]);
+    put<N>(dx, i, g);
+}
+
+template <typename T> __global__ static void __launch_bounds__(THREADS) forward_kernel(const T *x, T *y, int64_t n) {
+    const int64_t first = CHUNK * ((int64_t)blockIdx.x * THREADS + threadIdx.x);
+    if (first + CHUNK <= n) forward_numbers<CHUNK>(x, y, first);
+    else
+        for (int64_t i = first; i < n; i++) forward_numbers<1>(x, y, i);
+}
+
+template <typename T>
+__global__ static void __launch_bounds__(THREADS) backward_kernel(const T *x, const T *dy, target<T> dx, int64_t n) {
+    const int64_t first = CHUNK * ((int64_t)blockIdx.x * THREADS + threadIdx.x);
+    if (first + CHUNK <= n) backward_numbers<CHUNK>(x, dy, dx, first);
+    else
+        for (int64_t i = first; i < n; i++) backward_numbers<1>(x, dy, dx, i);
+}
+
+static int64_t count_of(const nn_call *c) { return c->output[0].rows * c->output[0].cols; }
+
+static unsigned blocks_of(const nn_call *c) { return (unsigned)parts(count_of(c), CHUNK * THREADS); }
+
+template <typename T> static void forward(const nn_call *c) {
+    if (count_of(c) == 0) return;
+    forward_kernel<T>
+        <<<blocks_of(c), THREADS, 0, stream_of(c)>>>((const T *)c->input[0].data, (T *)c->output[0].data, count_of(c));
+}
+
+template <typename T> static void backward(const nn_call *c) {
+    if (count_of(c) == 0 || !c->grad->input[0]) return;
+    backward_kernel<T><<<blocks_of(c), THREADS, 0, stream_of(c)>>>(
+        (const T *)c->input[0].data, (const T *)c->grad->output[0], target_of<T>(c, 0), count_of(c));
+}
+
+extern "C" const nn_kernels nn_cuda_gelu = {.forward = NN_BY_TYPE(output[0], forward),
+                                            .backward = NN_BY_TYPE(output[0], backward)};
