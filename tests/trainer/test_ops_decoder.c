@@ -253,10 +253,113 @@ TEST(linear_cross_entropy_says_what_is_wrong_with_shapes) {
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "x has 4 columns, W wants 5");
 }
 
+/* ---- a model of them all ---- */
+
+/* Two sequences. The plan lets gradients take the memory of values that only the ops above still read, and lets forward of
+ * the last one save more than the op says. */
+enum { TOKENS = 14, WORDS = 11, HEADS = 4, KV_HEADS = 2, SIZE = 4, D = HEADS * SIZE, WIDE = 20 };
+
+static nn_value weight(nn_graph *g, const char *name, int64_t out, int64_t in) {
+    return nn_parameter(g, name, 2, (int64_t[]){out, in}, (nn_init){NN_XAVIER, 0});
+}
+
+static nn_value gain(nn_graph *g, const char *name, int64_t n) {
+    return nn_parameter(g, name, 1, &n, (nn_init){NN_UNIFORM, 1});
+}
+
+static nn_value decoder_block(nn_graph *g, nn_value x, nn_value positions, nn_value ranges) {
+    const int64_t qkv_cols = (HEADS + 2 * KV_HEADS) * SIZE;
+    nn_value y = nn_rms_norm(g, x, gain(g, "norm1", D), 1e-5);
+    y = nn_linear(g, y, weight(g, "qkv", qkv_cols, D), -1, NN_LINEAR);
+    y = nn_query_key(g, y, positions, gain(g, "q_gain", SIZE), gain(g, "k_gain", SIZE), HEADS, KV_HEADS, 100, 1e-5);
+    y = nn_grouped_attention(g, y, ranges, HEADS, KV_HEADS, true, 0);
+    x = nn_add(g, x, nn_linear(g, y, weight(g, "out", D, D), -1, NN_LINEAR), 0);
+    y = nn_linear(g, nn_rms_norm(g, x, gain(g, "norm2", D), 1e-5), weight(g, "up", 2 * WIDE, D), -1, NN_LINEAR);
+    y = nn_gelu(g, nn_linear(g, nn_swiglu(g, y), weight(g, "middle", WIDE, WIDE), -1, NN_LINEAR));
+    return nn_add(g, x, nn_linear(g, y, weight(g, "down", D, WIDE), -1, NN_LINEAR), 0);
+}
+
+typedef struct decoder {
+    nn_params *params;
+    nn_graph *graph;
+    nn_plan *plan;
+} decoder;
+
+static decoder decoder_make(const char *backend, bool training) {
+    decoder m = {.params = nn_params_create()};
+    nn_graph *g = m.graph = nn_graph_create(m.params);
+    const int tokens = nn_symbol(g, "tokens", TOKENS + 3), sequences = nn_symbol(g, "sequences", 2);
+    const nn_value ids = nn_input(g, "ids", NN_I32, tokens, 0), positions = nn_input(g, "positions", NN_I32, tokens, 0);
+    const nn_value ranges = nn_input(g, "ranges", NN_I32, sequences, 2);
+    const nn_value targets = nn_input(g, "targets", NN_I32, tokens, 0), table = weight(g, "table", WORDS, D);
+    nn_value x = nn_embedding(g, ids, -1, table, 3);
+    for (int i = 0; i < 2; i++) {
+        nn_scope_push(g, "block%d", i);
+        x = decoder_block(g, x, positions, ranges);
+        nn_scope_pop(g);
+    }
+    const nn_value loss = nn_linear_cross_entropy(g, x, table, -1, targets, 0.1, 0.01);
+    nn_output(g, "loss", loss);
+    CHECK_INT(nn_params_allocate(m.params, 5), ADAMOD_OK);
+    CHECK_INT(nn_plan_create(&m.plan, g, &(nn_plan_options){.backend = backend, .loss = loss, .training = training}),
+              ADAMOD_OK);
+    CHECK_INT(nn_plan_set_rows(m.plan, tokens, TOKENS), ADAMOD_OK);
+    CHECK_INT(nn_plan_set_rows(m.plan, sequences, 2), ADAMOD_OK);
+    for (int i = 0; i < TOKENS; i++) {
+        ((int32_t *)nn_plan_data(m.plan, "ids"))[i] = (int32_t)nn_below(1, (uint64_t)i, WORDS);
+        ((int32_t *)nn_plan_data(m.plan, "targets"))[i] = i == 3 ? -1 : (int32_t)nn_below(2, (uint64_t)i, WORDS);
+        ((int32_t *)nn_plan_data(m.plan, "positions"))[i] = i < 9 ? i : i - 9;
+    }
+    memcpy(nn_plan_data(m.plan, "ranges"), (int32_t[]){0, 9, 9, TOKENS}, 4 * sizeof(int32_t));
+    nn_plan_forward(m.plan);
+    nn_plan_backward(m.plan, false);
+    return m;
+}
+
+static void decoder_free(decoder *m) {
+    nn_plan_free(m->plan);
+    nn_graph_free(m->graph);
+    nn_params_free(m->params);
+}
+
+/* The loss with a parameter moved by step along a direction. */
+static double loss_at(decoder *m, const nn_param *p, const float *direction, double step) {
+    float *x = m->params->data + p->offset;
+    float before[2 * WIDE * D];
+    memcpy(before, x, (size_t)p->count * sizeof *x);
+    for (int64_t i = 0; i < p->count; i++) x[i] = (float)((double)x[i] + step * (double)direction[i]);
+    nn_plan_forward(m->plan);
+    memcpy(x, before, (size_t)p->count * sizeof *x);
+    return (double)*(float *)nn_plan_data(m->plan, "loss");
+}
+
+/* Along its own direction, a gradient's derivative is its length. */
+TEST(a_model_of_them_has_the_gradients_of_differences) {
+    for (int k = 0; k < 4; k++) {
+        decoder m = decoder_make(k % 2 ? "cpu" : "ref", k / 2);
+        for (int n = 0; n < m.params->n; n++) {
+            const nn_param *p = &m.params->list[n];
+            const double h = 0.01;
+            float direction[2 * WIDE * D];
+            double squares = 0;
+            for (int64_t i = 0; i < p->count; i++) squares += pow((double)m.params->grad[p->offset + i], 2);
+            for (int64_t i = 0; i < p->count; i++)
+                direction[i] = (float)((double)m.params->grad[p->offset + i] / sqrt(squares));
+            const double near = loss_at(&m, p, direction, h) - loss_at(&m, p, direction, -h);
+            const double far = loss_at(&m, p, direction, 2 * h) - loss_at(&m, p, direction, -2 * h);
+            CHECK(squares > 1e-4);
+            /* a loss of about 32 is off by 2^-19 or so */
+            CHECK_CLOSE((8 * near - far) / (12 * h), sqrt(squares), 5e-4 + 1e-4 * sqrt(squares));
+        }
+        decoder_free(&m);
+    }
+}
+
 RUN_TESTS(ENTRY(elementwise_refs_have_the_gradients_of_differences), ENTRY(elementwise_kernels_are_ref),
           ENTRY(gelu_and_silu_are_those_of_pytorch), ENTRY(activations_keep_nan_and_infinity),
           ENTRY(query_key_ref_has_the_gradients_of_differences), ENTRY(query_key_cpu_is_ref),
           ENTRY(rotation_pairs_halves_as_hugging_face_does), ENTRY(query_key_says_what_is_wrong_with_shapes),
           ENTRY(linear_cross_entropy_ref_has_the_gradients_of_differences), ENTRY(linear_cross_entropy_cpu_is_ref),
           ENTRY(linear_cross_entropy_cpu_is_ref_in_chunks), ENTRY(linear_cross_entropy_is_linear_then_cross_entropy),
-          ENTRY(linear_cross_entropy_says_what_is_wrong_with_shapes))
+          ENTRY(linear_cross_entropy_says_what_is_wrong_with_shapes),
+          ENTRY(a_model_of_them_has_the_gradients_of_differences))
