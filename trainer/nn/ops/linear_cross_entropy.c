@@ -15,7 +15,7 @@ static const char *linear_cross_entropy_shape(nn_node *node, const nn_shape *in,
     const nn_shape *x = &in[LCE_X], *w = &in[LCE_W], *b = &in[LCE_B], *targets = &in[LCE_TARGETS];
     const nn_linear_cross_entropy_attributes *a = NN_ATTR(linear_cross_entropy, node);
     if (x->ndim != 2) return "x must be a matrix";
-    if (w->ndim != 2 || w->rows) return "W must be a matrix of fixed size";
+    if (w->ndim != 2 || w->rows || w->dim[0] < 1) return "W must be a matrix of fixed size";
     if (x->dim[1] != w->dim[1])
         return nn_wrong(message, size, "x has %lld columns, W wants %lld", (long long)x->dim[1], (long long)w->dim[1]);
     if (node->input[LCE_B] >= 0 && (b->ndim != 1 || b->rows || b->dim[0] != w->dim[0]))
