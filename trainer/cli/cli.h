@@ -134,6 +134,10 @@ int cli_text_score(int argc, char **argv);
 int cli_text_bpe_learn(int argc, char **argv);
 int cli_text_bpe_apply(int argc, char **argv);
 int cli_text_bpe_vocab(int argc, char **argv);
+int cli_text_tokens_learn(int argc, char **argv);
+int cli_text_tokens_encode(int argc, char **argv);
+int cli_text_tokens_decode(int argc, char **argv);
+int cli_text_tokens_pack(int argc, char **argv);
 /* Only in a build with the trainer: */
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);

@@ -33,6 +33,10 @@ static const cli_command commands[] = {
     {"text bpe learn", "learn subwords from text", cli_text_bpe_learn, false},
     {"text bpe apply", "split words into subwords", cli_text_bpe_apply, false},
     {"text bpe vocab", "count words", cli_text_bpe_vocab, false},
+    {"text tokens learn", "learn a byte-level vocabulary, as GPT-2's", cli_text_tokens_learn, false},
+    {"text tokens encode", "convert text to ids of tokens", cli_text_tokens_encode, false},
+    {"text tokens decode", "convert ids of tokens to text", cli_text_tokens_decode, false},
+    {"text tokens pack", "pack text into a file of tokens, as llm.c's", cli_text_tokens_pack, false},
     {"text score", "score translations: BLEU and chrF, as sacreBLEU", cli_text_score, false},
     {"text clean", "keep pairs of sentences of reasonable lengths", cli_text_clean, false},
     {"info", "show version, build, processor and GPUs", cli_info, false},
@@ -45,8 +49,8 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static void print_help(FILE *out) {
     fprintf(out, "usage: adamod COMMAND [ARGUMENT]...\n\n"
                  "AdaMod, and every optimizer its paper names.\n\n");
-    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-15s  %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "  %-15s  %s\n", "help COMMAND", "show the arguments of a command");
+    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-18s  %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "  %-18s  %s\n", "help COMMAND", "show the arguments of a command");
     fprintf(out, "\n  --help, --version\n\nExit status: 0; 1 if something failed; 2 if the command line is wrong.\n");
 }
 
@@ -78,7 +82,7 @@ static bool is_family(const char *word) {
 static int print_family(const char *family) {
     printf("usage: adamod %s COMMAND [ARGUMENT]...\n\n", family);
     for (int i = 0; i < COMMANDS; i++) {
-        if (member_of(&commands[i], family)) printf("  %-15s  %s\n", commands[i].name, commands[i].summary);
+        if (member_of(&commands[i], family)) printf("  %-18s  %s\n", commands[i].name, commands[i].summary);
     }
     return 0;
 }

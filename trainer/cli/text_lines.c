@@ -19,6 +19,7 @@ static int print_lines(void *context, int n, char *const *lines) {
 
 int text_lines_run(const char *command, const text_lines *t) {
     const line_map m = {.threads = (int)t->threads,
+                        .any = t->any,
                         .open = t->open,
                         .close = t->close,
                         .options = t->options,

@@ -10,6 +10,7 @@
 typedef struct text_lines {
     cli_operands paths; /* none: standard input */
     int64_t threads;    /* 0: one for each core */
+    bool any;           /* lines may be any bytes; else UTF-8 */
     const void *options;
     /* Makes the worker of a thread; NULL: out of memory. */
     void *(*open)(const void *options);

@@ -6,6 +6,7 @@
 #include "data/bpe.h"
 
 #include "core/buffer.h"
+#include "data/pair_map.h"
 #include "data/strings.h"
 #include "support/array.h"
 
@@ -35,16 +36,6 @@ typedef struct heap_entry {
     int32_t pair;
 } heap_entry;
 
-enum { NEW = INT32_MIN }; /* the value of a new entry */
-
-/* Maps two numbers to one: symbols to a pair, a pair and a word to its occurrences. */
-typedef struct number_map {
-    struct {
-        int32_t a, b, value; /* a is -1: free */
-    } * slots;
-    size_t mask, count;
-} number_map;
-
 struct bpe_learner {
     string_counts words;
     /* while learning */
@@ -57,7 +48,7 @@ struct bpe_learner {
     size_t room_pairs, room_live;
     heap_entry *heap;
     size_t n_heap, room_heap;
-    number_map pair_of, occurrences;
+    pair_map pair_of, occurrences;
     bool failed; /* out of memory */
 };
 
@@ -112,40 +103,6 @@ int bpe_learner_add(bpe_learner *l, text_slice line) {
     return 0;
 }
 
-/* ---- maps ---- */
-
-static int32_t *map_at(number_map *m, int32_t a, int32_t b) {
-    size_t i = strings_hash_pair(a, b) & m->mask;
-    while (m->slots[i].a >= 0 && (m->slots[i].a != a || m->slots[i].b != b)) i = (i + 1) & m->mask;
-    if (m->slots[i].a >= 0) return &m->slots[i].value;
-    m->slots[i].a = a;
-    m->slots[i].b = b;
-    m->slots[i].value = NEW;
-    m->count++;
-    return &m->slots[i].value;
-}
-
-static bool map_make(number_map *m, size_t mask) {
-    *m = (number_map){.mask = mask};
-    m->slots = malloc((mask + 1) * sizeof *m->slots);
-    for (size_t i = 0; m->slots && i <= mask; i++) m->slots[i].a = -1;
-    return m->slots != NULL;
-}
-
-/* The value of two numbers, NEW if they were not in the map; NULL: out of memory. */
-static int32_t *map_find(number_map *m, int32_t a, int32_t b) {
-    if (!m->slots || m->count * 2 > m->mask) {
-        number_map more;
-        if (!map_make(&more, m->slots ? m->mask * 2 + 1 : 65535)) return NULL;
-        for (size_t i = 0; m->slots && i <= m->mask; i++) {
-            if (m->slots[i].a >= 0) *map_at(&more, m->slots[i].a, m->slots[i].b) = m->slots[i].value;
-        }
-        free(m->slots);
-        *m = more;
-    }
-    return map_at(m, a, b);
-}
-
 /* ---- the most frequent pair ---- */
 
 /* Whether x comes before y. */
@@ -197,8 +154,8 @@ static int32_t most_frequent(bpe_learner *l) {
 /* ---- counts ---- */
 
 static pair *pair_of(bpe_learner *l, int32_t first, int32_t second) {
-    int32_t *id = map_find(&l->pair_of, first, second);
-    if (id && *id != NEW) return &l->pairs[*id];
+    int32_t *id = pair_map_at(&l->pair_of, first, second);
+    if (id && *id != PAIR_MAP_NEW) return &l->pairs[*id];
     if (!id || !ARRAY_RESERVE(l->pairs, l->n_pairs + 1, l->room_pairs) ||
         !ARRAY_RESERVE(l->live, l->n_pairs + 1, l->room_live)) {
         l->failed = true;
@@ -234,9 +191,9 @@ static void change(bpe_learner *l, int32_t first, int32_t second, int32_t word, 
     set_count(l, p, (p->counted ? p->count : 0) + times * frequency);
     if (times > 0) note_word(l, p, word);
     if (first != second) return;
-    int32_t *in_word = map_find(&l->occurrences, (int32_t)(p - l->pairs), word);
+    int32_t *in_word = pair_map_at(&l->occurrences, (int32_t)(p - l->pairs), word);
     if (!in_word) l->failed = true;
-    else *in_word = *in_word == NEW ? times : *in_word + times;
+    else *in_word = *in_word == PAIR_MAP_NEW ? times : *in_word + times;
 }
 
 /* Removes rare pairs from the counts. */
@@ -332,7 +289,7 @@ static int32_t words_to_change(bpe_learner *l, int32_t id) {
     for (int32_t i = 0; i < p->n_words; i++) {
         bool merges = true;
         if (p->first == p->second) {
-            int32_t *in_word = map_find(&l->occurrences, id, p->words[i]);
+            int32_t *in_word = pair_map_at(&l->occurrences, id, p->words[i]);
             merges = in_word && *in_word >= 1;
             if (in_word) *in_word = 0;
             else l->failed = true;

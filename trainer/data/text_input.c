@@ -183,6 +183,16 @@ int text_input_line(text_input *in, text_slice *line) {
     }
 }
 
+int text_input_bytes(text_input *in, text_slice *bytes) {
+    int got = 1;
+    in->at = in->end;
+    while (got > 0 && (in->at == in->end || (!in->marked && in->end - in->at < sizeof mark - 1))) got = more_text(in);
+    if (got < 0) return got;
+    skip_mark(in);
+    *bytes = (text_slice){in->text + in->at, in->end - in->at};
+    return bytes->n > 0;
+}
+
 bool text_input_waits(const text_input *in) {
     if (in->file || in->ended || (in->seen < in->end && memchr(in->text + in->seen, '\n', in->end - in->seen)))
         return false;

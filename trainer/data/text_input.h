@@ -39,6 +39,8 @@ bool text_input_waits(const text_input *in);
 
 /* Returns 1 and the next line without its end, valid until the next call; 0 at the end. */
 int text_input_line(text_input *in, text_slice *line);
+/* Returns 1 and the next bytes, whatever they are, valid until the next call; 0 at the end. Not to be mixed with lines. */
+int text_input_bytes(text_input *in, text_slice *bytes);
 /* From now on, lines may be any bytes. */
 void text_input_any(text_input *in);
 /* The number of the last line, from 1; 0 before the first. */

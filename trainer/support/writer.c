@@ -50,6 +50,10 @@ int writer_add(writer *w, const void *bytes, size_t n) {
     return 0;
 }
 
+int writer_put(writer *w, uint64_t offset, const void *bytes, size_t n) {
+    return flush(w) || adamod__output_put(&w->out, offset, bytes, n) ? fail_output(w, w->path) : 0;
+}
+
 int writer_close(writer *w, bool keep) {
     int failed = 0;
     if (!w) return 0;
