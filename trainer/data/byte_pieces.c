@@ -2,7 +2,12 @@
 
 #include "data/unicode.h"
 
-static unicode_class class_at(text_slice text, size_t at, size_t *next) {
+static inline unicode_class class_at(text_slice text, size_t at, size_t *next) {
+    const unsigned char first = (unsigned char)text.bytes[at];
+    if (first < 0x80) {
+        *next = at + 1;
+        return unicode_class_of(first);
+    }
     text_slice rest = {text.bytes + at, text.n - at};
     const unicode_class class = unicode_class_of(unicode_next(&rest));
     *next = text.n - rest.n;

@@ -71,12 +71,7 @@ bool unicode_is_unprinted(uint32_t c) {
     return c < 0x10000 ? is_in(unprinted, COUNT(unprinted), c) : c >= 0x40000 && (c < 0xe0100 || c > 0xe01ef);
 }
 
-unicode_class unicode_class_of(uint32_t c) {
-    if (c < 0x80) {
-        if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') return UNICODE_LETTER;
-        if (c >= '0' && c <= '9') return UNICODE_NUMBER;
-        return c == ' ' || (c >= 0x09 && c <= 0x0d) ? UNICODE_WHITE : UNICODE_OTHER;
-    }
+unicode_class unicode_class_beyond_ascii(uint32_t c) {
     if (unicode_is_space(c)) return UNICODE_WHITE;
     size_t low = 0, high = COUNT(categories);
     while (low < high) {

@@ -28,7 +28,13 @@ bool unicode_is_unprinted(uint32_t c);
 /* By general category, in all planes: \p{L}, \p{N}, and \s of regular expressions (the property White_Space). Bytes that are
  * not UTF-8 are other characters. */
 typedef enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_NUMBER, UNICODE_WHITE } unicode_class;
-unicode_class unicode_class_of(uint32_t c);
+unicode_class unicode_class_beyond_ascii(uint32_t c);
+static inline unicode_class unicode_class_of(uint32_t c) {
+    if (c >= 0x80) return unicode_class_beyond_ascii(c);
+    if ((c | 0x20) - 'a' < 26) return UNICODE_LETTER;
+    if (c - '0' < 10) return UNICODE_NUMBER;
+    return c == ' ' || c - '\t' < 5 ? UNICODE_WHITE : UNICODE_OTHER;
+}
 
 /* For Unicode's Final_Sigma, in the Basic Multilingual Plane: letters with case, and characters that it ignores (combining
  * marks, apostrophes, full stops). */
