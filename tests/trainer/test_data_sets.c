@@ -206,7 +206,7 @@ TEST(a_text_that_was_packed_anew_is_known_by_its_content) {
     char of_text[DIGEST_HEX], of_file[DIGEST_HEX];
     hex_of(DIGEST_SHA256, text, sizeof text - 1, of_text);
     hex_of(DIGEST_SHA256, "as published", 12, of_file);
-    const data_copy copies[] = {{"t.gz", "t"}, {0}};
+    const data_copy copies[] = {{"t.gz", "t", 0, 0}, {0}};
     const data_file published[] = {{"t.gz", NOWHERE, 12, DIGEST_SHA256, of_file, 0, NULL, of_text}, {0}};
     const data_file plain[] = {{"t.gz", NOWHERE, sizeof text - 1, DIGEST_SHA256, of_text, 0, NULL, NULL}, {0}};
     data_set s = {.name = "ptb", .files = published, .copies = copies};

@@ -62,6 +62,7 @@ typedef struct data_pairs {
 
 typedef struct data_copy {
     const char *from, *to; /* a download, which is decompressed, and its new name; a list ends with NULLs */
+    int begin, end;        /* takes its bytes from and up to these percents; 0, 0: all */
 } data_copy;
 
 typedef struct data_set {
@@ -71,6 +72,7 @@ typedef struct data_set {
     /* Prepares subwords (pairs), or files (copies); if neither, the members of archives. */
     const data_pairs *pairs;
     const data_copy *copies;
+    int32_t tokens; /* copies are files of tokens (token_file.h) of a vocabulary with so many ids; 0: they are text */
     const data_amount *amounts; /* NULL: not known */
     const char *languages[2];   /* of pairs or copies */
 } data_set;

@@ -11,6 +11,7 @@
 #include "data/sets/folders.h"
 #include "data/sets/set_lines.h"
 #include "data/text_input.h"
+#include "data/token_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -48,23 +49,70 @@ static int expect(const preparing *p, const char *what, int64_t found, int64_t e
 
 /* ---- files as they are ---- */
 
-static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
-    char from[PATH], to[PATH], *bytes;
-    struct stat st;
-    size_t n;
-    snprintf(from, sizeof from, "%s/%s", p->downloads, c->from);
-    tell(p, c->to, 0, 0);
-    if (stat(from, &st)) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot get its size: %s", from, strerror(errno));
-    const int64_t most = archive_most((int64_t)st.st_size);
-    if (text_input_read_most(from, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n)) return -1;
-    if (n == 0) {
-        free(bytes);
-        return adamod__refuse("%s: empty, expected text", from);
+/* Copies bytes `begin` to `end` of a text, and counts its bytes and the lines of the copy. out NULL: only counts. */
+typedef struct copying {
+    writer *out;
+    int64_t begin, end, most, bytes, lines;
+    char last;
+} copying;
+
+static int copy_some(copying *c, text_slice some) {
+    const int64_t at = c->bytes, to = c->end - at < (int64_t)some.n ? c->end - at : (int64_t)some.n;
+    const int64_t from = c->begin > at ? c->begin - at : 0;
+    c->bytes += (int64_t)some.n;
+    if (from >= to) return 0;
+    some = (text_slice){some.bytes + from, (size_t)(to - from)};
+    for (const char *s = some.bytes, *end = s + some.n; (s = memchr(s, '\n', (size_t)(end - s))); s++) c->lines++;
+    c->last = some.bytes[some.n - 1];
+    return c->out ? writer_add(c->out, some.bytes, some.n) : 0;
+}
+
+static int copy_bytes(copying *c, const char *from) {
+    text_input *in;
+    text_slice some;
+    int got, status = 0;
+    if (text_input_open(&in, from)) return -1;
+    while (!status && (got = text_input_bytes(in, &some)) != 0) {
+        status = got < 0 ? got : copy_some(c, some);
+        if (!status && c->bytes > c->most)
+            status = adamod__refuse("%s: unpacks to more than the %lld bytes allowed", from, (long long)c->most);
     }
-    const int failed = text_write(in_folder(p, c->to, "", to), (text_slice){bytes, n});
-    *lines = text_count_lines((text_slice){bytes, n});
-    free(bytes);
-    return failed ? -1 : 0;
+    text_input_close(in);
+    if (!status && c->bytes == 0) status = adamod__refuse("%s: empty, expected text", from);
+    c->lines += c->last && c->last != '\n';
+    return status;
+}
+
+static int copy_text(const preparing *p, const data_copy *c, const char *from, const char *to, int64_t *lines) {
+    struct stat st;
+    if (stat(from, &st)) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot get its size: %s", from, strerror(errno));
+    copying all = {.end = INT64_MAX, .most = archive_most((int64_t)st.st_size)};
+    tell(p, c->to, 0, 0);
+    if (c->end) { /* parts are counted first */
+        if (copy_bytes(&all, from)) return -1;
+        all = (copying){.begin = all.bytes * c->begin / 100, .end = all.bytes * c->end / 100, .most = all.most};
+    }
+    if (writer_open(&all.out, to)) return -1;
+    const int status = copy_bytes(&all, from);
+    *lines = all.lines;
+    return writer_close(all.out, !status) || status ? -1 : 0;
+}
+
+/* Files of tokens are large and stay as they are: both names are of one file. Returns 1 if the file system has no such links. */
+static int link_tokens(const preparing *p, const char *from, const char *to) {
+    token_set *tokens;
+    if (token_set_open(&tokens, 1, &from, p->set->tokens)) return -1;
+    token_set_close(tokens);
+    return link(from, to) ? 1 : 0;
+}
+
+static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
+    char from[PATH], to[PATH];
+    snprintf(from, sizeof from, "%s/%s", p->downloads, c->from);
+    in_folder(p, c->to, "", to);
+    if (!p->set->tokens) return copy_text(p, c, from, to, lines);
+    const int linked = link_tokens(p, from, to);
+    return linked > 0 ? copy_text(p, c, from, to, lines) : linked;
 }
 
 /* Files of pairs alternate between the two languages. */

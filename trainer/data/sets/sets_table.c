@@ -3,7 +3,8 @@
  * Sources of checksums: CIFAR-100, its authors; CIFAR-10, TensorFlow Datasets, for an archive that also has the authors' MD5;
  * Penn Treebank, torchtext; WMT, TensorFlow Datasets and sacreBLEU; Multi30k, the files in its repository at the commit in
  * the address, packed and unpacked. IWSLT's archive has no published checksum; its size and numbers of lines are from
- * published logs of fairseq's script. */
+ * published logs of fairseq's script. TinyShakespeare, its file in its repository; TinyStories, Hugging Face, for the commit in the
+ * address. FineWeb-Edu's tokens have no published checksum known here; their sizes follow from their numbers of tokens. */
 #include "data/sets/data_sets.h"
 
 #include <string.h>
@@ -54,8 +55,62 @@ static const data_file ptb_files[] = {PTB("ptb.train.txt", 5101618, "f26c4b92c5f
                                       PTB("ptb.valid.txt", 399782, "aa0affc06ff7c36e977d7cd49e3839bf"),
                                       PTB("ptb.test.txt", 449945, "8b80168b89c18661a38ef683c0dc3721"),
                                       {0}};
-static const data_copy ptb_copies[] = {
-    {"ptb.train.txt", "ptb.train.txt"}, {"ptb.valid.txt", "ptb.valid.txt"}, {"ptb.test.txt", "ptb.test.txt"}, {0}};
+static const data_copy ptb_copies[] = {{"ptb.train.txt", "ptb.train.txt", 0, 0},
+                                       {"ptb.valid.txt", "ptb.valid.txt", 0, 0},
+                                       {"ptb.test.txt", "ptb.test.txt", 0, 0},
+                                       {0}};
+
+/* ---- text for GPT: TinyShakespeare, split as in nanoGPT, and TinyStories ---- */
+
+static const data_file shakespeare_files[] = {
+    {"input.txt",
+     "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/"
+     "input.txt",
+     1115394, DIGEST_SHA256, "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", 0, NULL, NULL},
+    {0}};
+static const data_copy shakespeare_copies[] = {
+    {"input.txt", "train.txt", 0, 90}, {"input.txt", "valid.txt", 90, 100}, {0}};
+
+#define TINYSTORIES(name, size, sha256)                                                                                      \
+    {                                                                                                                        \
+        name,                                                                                                                \
+            "https://huggingface.co/datasets/roneneldan/TinyStories/resolve/f54c09fd23315a6f9c86f9dc80f725de7d8f9c64/" name, \
+            size, DIGEST_SHA256, sha256, 0, NULL, NULL                                                                       \
+    }
+static const data_file tinystories_files[] = {
+    TINYSTORIES("TinyStories-train.txt", 1924281556,
+                "c5cf5e22ff13614e830afbe61a99fbcbe8bcb7dd72252b989fa1117a368d401f"),
+    TINYSTORIES("TinyStories-valid.txt", 19447282, "94e431816c4cce81ff71e4408ff8d3bda9a42e8d2663986697c3954288cb38b4"),
+    {0}};
+static const data_copy tinystories_copies[] = {
+    {"TinyStories-train.txt", "train.txt", 0, 0}, {"TinyStories-valid.txt", "valid.txt", 0, 0}, {0}};
+
+/* ---- FineWeb-Edu's sample of 10 billion tokens, as tokens of GPT-2 in shards of 100 million, in llm.c's format ---- */
+
+#define SHARD_NAME(part, number) "finewebedu_" part "_0000" number ".bin"
+#define SHARD(part, number, tokens)                                                                                    \
+    {                                                                                                                  \
+        SHARD_NAME(part, number),                                                                                      \
+            "https://huggingface.co/datasets/kjj0/finewebedu10B-gpt2/resolve/main/" SHARD_NAME(part, number),          \
+            1024 + 2 * (int64_t)(tokens), DIGEST_SHA256, NULL, 0, NULL, NULL                                           \
+    }
+#define COPY(part, number)                                                                                             \
+    { SHARD_NAME(part, number), SHARD_NAME(part, number), 0, 0 }
+#define TRAIN(number) SHARD("train", number, 100000000)
+#define TRAIN_COPY(number) COPY("train", number)
+#define TEN(X, ten)                                                                                                    \
+    X(ten "0"), X(ten "1"), X(ten "2"), X(ten "3"), X(ten "4"), X(ten "5"), X(ten "6"), X(ten "7"), X(ten "8"),        \
+        X(ten "9")
+#define FIRST_TEN(X) X("01"), X("02"), X("03"), X("04"), X("05"), X("06"), X("07"), X("08"), X("09"), X("10")
+#define UP_TO_98(X)                                                                                                    \
+    FIRST_TEN(X), X("11"), X("12"), X("13"), X("14"), X("15"), X("16"), X("17"), X("18"), X("19"), TEN(X, "2"),        \
+        TEN(X, "3"), TEN(X, "4"), TEN(X, "5"), TEN(X, "6"), TEN(X, "7"), TEN(X, "8"), X("90"), X("91"), X("92"),       \
+        X("93"), X("94"), X("95"), X("96"), X("97"), X("98")
+static const data_file fineweb_files[] = {SHARD("val", "00", 100000000), FIRST_TEN(TRAIN), {0}};
+static const data_copy fineweb_copies[] = {COPY("val", "00"), FIRST_TEN(TRAIN_COPY), {0}};
+static const data_file fineweb10b_files[] = {
+    SHARD("val", "00", 100000000), UP_TO_98(TRAIN), SHARD("train", "99", 53989344), {0}};
+static const data_copy fineweb10b_copies[] = {COPY("val", "00"), UP_TO_98(TRAIN_COPY), TRAIN_COPY("99"), {0}};
 
 /* ---- Multi30k, task 1: raw sentences ---- */
 
@@ -80,12 +135,12 @@ static const data_file multi30k_files[] = {
     MULTI30K("test_2016_flickr.en.gz", 21077, "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
              "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"),
     {0}};
-static const data_copy multi30k_copies[] = {{"train.de.gz", "train.de"},
-                                            {"train.en.gz", "train.en"},
-                                            {"val.de.gz", "valid.de"},
-                                            {"val.en.gz", "valid.en"},
-                                            {"test_2016_flickr.de.gz", "test.de"},
-                                            {"test_2016_flickr.en.gz", "test.en"},
+static const data_copy multi30k_copies[] = {{"train.de.gz", "train.de", 0, 0},
+                                            {"train.en.gz", "train.en", 0, 0},
+                                            {"val.de.gz", "valid.de", 0, 0},
+                                            {"val.en.gz", "valid.en", 0, 0},
+                                            {"test_2016_flickr.de.gz", "test.de", 0, 0},
+                                            {"test_2016_flickr.en.gz", "test.en", 0, 0},
                                             {0}};
 
 /* ---- IWSLT'14, as fairseq's prepare-iwslt14.sh ---- */
@@ -180,6 +235,36 @@ const data_set data_sets[] = {
      .licence = "of the Linguistic Data Consortium, which sells the whole",
      .files = ptb_files,
      .copies = ptb_copies},
+    {.name = "tinyshakespeare",
+     .about = "TinyShakespeare: plays, 1.1 million characters",
+     .task = "language",
+     .home = "https://github.com/karpathy/char-rnn",
+     .licence = "public domain",
+     .files = shakespeare_files,
+     .copies = shakespeare_copies},
+    {.name = "tinystories",
+     .about = "TinyStories: 2.1 million short stories, made by GPT-3.5 and GPT-4",
+     .task = "language",
+     .home = "https://huggingface.co/datasets/roneneldan/TinyStories",
+     .licence = "CDLA-Sharing 1.0",
+     .files = tinystories_files,
+     .copies = tinystories_copies},
+    {.name = "fineweb-edu",
+     .about = "FineWeb-Edu: educational web pages, 1.1 billion tokens of GPT-2",
+     .task = "language",
+     .home = "https://huggingface.co/datasets/HuggingFaceFW/fineweb-edu",
+     .licence = "ODC-By 1.0, and Common Crawl's terms of use",
+     .files = fineweb_files,
+     .copies = fineweb_copies,
+     .tokens = 50257},
+    {.name = "fineweb-edu-10b",
+     .about = "FineWeb-Edu: the whole sample of 10 billion tokens of GPT-2",
+     .task = "language",
+     .home = "https://huggingface.co/datasets/HuggingFaceFW/fineweb-edu",
+     .licence = "ODC-By 1.0, and Common Crawl's terms of use",
+     .files = fineweb10b_files,
+     .copies = fineweb10b_copies,
+     .tokens = 50257},
     {.name = "cifar10",
      .about = "CIFAR-10: 60,000 pictures of 10 classes",
      .task = "images",
