@@ -17,6 +17,7 @@ import random
 import resource
 import signal
 import ssl
+import struct
 import subprocess
 import sys
 import tarfile
@@ -222,7 +223,21 @@ def wmt(file):
     return members
 
 
+def tokens(n, header=True, most=50257):
+    """A file of n tokens, as llm.c writes it."""
+    ids = random.Random(n).choices(range(most), k=n)
+    return (struct.pack("<256i", 20240520, 1, n, *[0] * 253) if header else b"") + struct.pack("<%dH" % n, *ids)
+
+
+SHARDS = ["finewebedu_val_000000.bin", *["finewebedu_train_%06d.bin" % i for i in range(1, 11)]]
+
+
 def make_files():
+    FILES["tinyshakespeare/input.txt"] = lines(*["Speak, speak. %d" % i for i in range(1000)])
+    for part in ("train", "valid"):
+        FILES["tinystories/TinyStories-%s.txt" % part] = lines("Once upon a time", "there was a %s." % part, "<|endoftext|>")
+    for i, name in enumerate(SHARDS):
+        FILES["fineweb-edu/" + name] = tokens(1000 + i)
     FILES["cifar10/cifar-10-binary.tar.gz"] = tar({
         **{"cifar-10-batches-bin/data_batch_%d.bin" % i: picture_records(4, 1) for i in range(1, 6)},
         "cifar-10-batches-bin/test_batch.bin": picture_records(10, 1),
@@ -786,6 +801,31 @@ def test_prepare_files(place):
         check(place.state(name) == "prepared", name, "is not whole")
 
 
+def test_prepare_tokens(place):
+    place.succeed("prepare", "tinyshakespeare", "tinystories", "fineweb-edu")
+    whole = FILES["tinyshakespeare/input.txt"]
+    parts = [place.read("prepared", "tinyshakespeare", part + ".txt") for part in ("train", "valid")]
+    check(b"".join(parts) == whole and len(parts[0]) == len(whole) * 9 // 10, "not nine tenths:", [len(part) for part in parts])
+    for part in ("train", "valid"):
+        check(place.read("prepared", "tinystories", part + ".txt") == FILES["tinystories/TinyStories-%s.txt" % part], part)
+    check(sorted(os.listdir(place.path("prepared", "fineweb-edu"))) == sorted(SHARDS), "other files")
+    for name in SHARDS:
+        check(place.read("prepared", "fineweb-edu", name) == FILES["fineweb-edu/" + name], name)
+        one, other = (os.stat(place.path(what, "fineweb-edu", name)) for what in ("downloads", "prepared"))
+        check(one.st_ino == other.st_ino, name, "takes up its space twice")
+    # files that are none of GPT-2's tokens
+    name = SHARDS[3]
+    right = FILES["fineweb-edu/" + name]
+    for wrong, message in ((right[:-1], "cut short: 1002 tokens, its header says 1003"), (right[:900], "cut short: 900 bytes"),
+                           (right[:-2] + b"\xff\xff", "token 1002 is 65535, but the vocabulary has 50257 ids"),
+                           (b"<html>log in</html>", "19 bytes, an odd number")):
+        FILES["fineweb-edu/" + name] = wrong
+        other = Place().point("plain")
+        other.refuse(message, "prepare", "fineweb-edu")
+        check(not os.path.exists(other.path("prepared", "fineweb-edu")), "prepared from wrong files")
+    FILES["fineweb-edu/" + name] = right
+
+
 def united(texts):
     return [text.replace("@@ ", "") for text in texts]
 
@@ -938,7 +978,8 @@ def main():
         tests = [test_get, test_redirect_and_range, test_answers_that_are_not_the_file, test_parts_that_do_not_fit,
                  test_truncated, test_liars, test_first_download, test_packed_anew, test_limits_of_servers,
                  test_passwords, test_encrypted, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
-                 test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_prepare_iwslt,
+                 test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_prepare_tokens,
+                 test_prepare_iwslt,
                  test_prepare_wmt, test_uneven, test_train, test_train_others, test_command_line, test_waiting]
         for test in tests:
             if chosen not in test.__name__:
