@@ -73,6 +73,10 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             ;;
         'text bpe '*' --merges' | 'text bpe '*' --min-frequency' | 'text bpe '*' --threshold' | 'text bpe '*' --separator') ;;
         'text bpe '*' --dropout' | 'text bpe '*' --seed') ;;
+        'text tokens '*' --model') mapfile -t COMPREPLY < <(compgen -d -- "$4") ;;
+        'text tokens pack --document') mapfile -t COMPREPLY < <(compgen -W 'file blank line' -- "$4") ;;
+        'text tokens '*' --vocab' | 'text tokens '*' --min-frequency') ;;
+        'text tokens '*' --special') return 1 ;;
         'text score --metric') mapfile -t COMPREPLY < <(compgen -W 'bleu chrf chrf++' -- "$4") ;;
         'text score --tokenize') mapfile -t COMPREPLY < <(compgen -W '13a none char' -- "$4") ;;
         'text score --smooth') mapfile -t COMPREPLY < <(compgen -W 'exp none' -- "$4") ;;
@@ -116,14 +120,16 @@ _adamod() {
             words='list trace bench'
             [ "$command" != bench ] || words='train comm decode'
             [ "$command" != data ] || words='list get prepare'
-            [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe score clean'
+            [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe tokens score clean'
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
             return
         fi
         command+=" ${COMP_WORDS[first + 1]}"
-        if [ "$command" = 'text bpe' ]; then
+        if [ "$command" = 'text bpe' ] || [ "$command" = 'text tokens' ]; then
             if [ "$COMP_CWORD" -eq $((first + 2)) ]; then
-                mapfile -t COMPREPLY < <(compgen -W 'learn apply vocab' -- "$word")
+                words='learn apply vocab'
+                [ "$command" = 'text bpe' ] || words='learn encode decode pack'
+                mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
                 return
             fi
             command+=" ${COMP_WORDS[first + 2]}"
@@ -163,6 +169,10 @@ _adamod() {
         'text bpe learn') words='--merges --min-frequency --out --help' ;;
         'text bpe apply') words='--codes --vocabulary --threshold --merges --separator --dropout --seed --threads --help' ;;
         'text bpe vocab') words='--out --help' ;;
+        'text tokens learn') words='--model --vocab --min-frequency --threads --help' ;;
+        'text tokens encode') words='--model --special --threads --help' ;;
+        'text tokens decode') words='--model --help' ;;
+        'text tokens pack') words='--model --out --document --special --help' ;;
         'text score') words='--metric --tokenize --smooth --lowercase --confidence --samples --width --json --help' ;;
         'text clean') words='--min --max --ratio --help' ;;
         predict) words='--top --json --device --checkpoint --set --help' ;;

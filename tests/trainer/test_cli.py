@@ -151,8 +151,8 @@ def test_help_and_version():
 
 
 COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize", "text detokenize", "text normalize",
-            "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text score",
-            "text clean"]
+            "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text tokens learn",
+            "text tokens encode", "text tokens decode", "text tokens pack", "text score", "text clean"]
 TRAINING = ["train", "compare", "report", "evaluate", "translate", "generate", "predict", "bench train", "bench comm",
             "bench decode", "data list", "data get", "data prepare"]
 
