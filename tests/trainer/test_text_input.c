@@ -166,5 +166,33 @@ TEST(long_lines_are_whole) {
     free(bytes);
 }
 
-RUN_TESTS(ENTRY(lines_end_in_either_way), ENTRY(a_mark_at_the_beginning_is_no_text), ENTRY(what_is_no_text_is_named),
-          ENTRY(packed_text_is_unpacked), ENTRY(a_pipes_line_is_there_when_it_is_written), ENTRY(long_lines_are_whole))
+/* All that text_input_bytes gives. */
+static const char *bytes_of(const char *path) {
+    static char all[4096];
+    text_input *in;
+    text_slice bytes;
+    size_t used = 0;
+    CHECK_INT(text_input_open(&in, path), 0);
+    while (text_input_bytes(in, &bytes) > 0)
+        used += (size_t)snprintf(all + used, sizeof all - used, "%.*s", (int)bytes.n, bytes.bytes);
+    text_input_close(in);
+    return used ? all : "";
+}
+
+TEST(bytes_are_as_they_come) {
+    enter_scratch(true);
+    put_file("t", MARK "a\r\n\xff" MARK, SIZE(MARK "a\r\n\xff" MARK));
+    CHECK_STR(bytes_of("t"), "a\r\n\xff" MARK);
+    put_file("t", "ab", 2);
+    CHECK_STR(bytes_of("t"), "ab");
+    put_file("t", "", 0);
+    CHECK_STR(bytes_of("t"), "");
+    if (unpacker_knows("gzip")) {
+        put_file("t", gzip_bytes, SIZE(gzip_bytes));
+        CHECK_STR(bytes_of("t"), "eins\nzwei\n");
+    }
+}
+
+RUN_TESTS(ENTRY(bytes_are_as_they_come), ENTRY(lines_end_in_either_way), ENTRY(a_mark_at_the_beginning_is_no_text),
+          ENTRY(what_is_no_text_is_named), ENTRY(packed_text_is_unpacked),
+          ENTRY(a_pipes_line_is_there_when_it_is_written), ENTRY(long_lines_are_whole))

@@ -68,8 +68,14 @@ typedef struct symbol {
     int32_t rank;              /* of the merge with the one after it; NO_RANK: there is none, or it was merged away */
 } symbol;
 
-/* Pieces of few bytes and ids are remembered, each in a line of the processor's cache, where another may take its place. */
-enum { CACHED_BYTES = 26, CACHED_IDS = 9, CACHED = 1 << 16 };
+/* Pieces of few bytes and ids are remembered, each in a line of the processor's cache, where another may take its place. A fuzzer,
+ * which makes many encoders, gets a small one. */
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { CACHED = 1 << 5 };
+#else
+enum { CACHED = 1 << 16 };
+#endif
+enum { CACHED_BYTES = 26, CACHED_IDS = 9 };
 
 typedef struct cached_piece {
     uint8_t n_bytes, n_ids; /* n_bytes is 0: free */
