@@ -1,8 +1,8 @@
 /* libFuzzer target: trainer/data/byte_bpe*.c on any vocab.json and merges.txt, and on any text.
  *
- * An input is a byte of options, then vocab.json, a byte 0xff, merges.txt, a byte 0xff, and the text. With an option the
- * vocabulary has the 256 bytes already, and the input more tokens. Every text decodes to itself, in parts too; a model that is read
- * or learned is written and read again; what is refused gets one line.
+ * An input is a byte of options, then vocab.json, a byte 0xff, merges.txt, a byte 0xff, and the text. With an option
+ * the vocabulary has the 256 bytes already, and the input more tokens. Every text decodes to itself, in parts too; a
+ * model that is read or learned is written and read again; what is refused gets one line.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -1,7 +1,8 @@
 /* libFuzzer target: trainer/data/token_file.c on any file.
  *
- * An input is two bytes for the size of the vocabulary, one for the length of windows, then the file. A file that is accepted has
- * windows whose ids are in the vocabulary, each once in an epoch; it is written and read again. What is refused gets one line.
+ * An input is two bytes for the size of the vocabulary, one for the length of windows, then the file. A file that is
+ * accepted has windows whose ids are in the vocabulary, each once in an epoch; it is written and read again. What is
+ * refused gets one line.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -133,8 +133,8 @@ TEST(a_shuffle_has_every_place_once) {
     CHECK(shuffle_place(7, (uint64_t)1 << 60, 3) < (uint64_t)1 << 60);
 }
 
-/* Each item goes to each place equally often, and so do pairs of neighbours: chi-squared with n - 1 degrees of freedom, whose
- * standard deviation is sqrt(2 (n - 1)). */
+/* Each item goes to each place equally often, and so do pairs of neighbours: chi-squared with n - 1 degrees of freedom,
+ * whose standard deviation is sqrt(2 (n - 1)). */
 TEST(shuffles_are_even) {
     enum { N = 16, KEYS = 64000 };
     int first[N] = {0}, apart[N] = {0};

@@ -68,8 +68,8 @@ typedef struct symbol {
     int32_t rank;              /* of the merge with the one after it; NO_RANK: there is none, or it was merged away */
 } symbol;
 
-/* Pieces of few bytes and ids are remembered, each in a line of the processor's cache, where another may take its place. A fuzzer,
- * which makes many encoders, gets a small one. */
+/* Pieces of few bytes and ids are remembered, each in a line of the processor's cache, where another may take its place.
+ * A fuzzer, which makes many encoders, gets a small one. */
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 enum { CACHED = 1 << 5 };
 #else
@@ -174,8 +174,8 @@ static bool encode_piece(byte_bpe_encoder *e, text_slice piece, byte_bpe_ids *id
     return true;
 }
 
-/* Encodes all pieces of a text of which `ahead` bytes follow, and all of it if that is 0. Returns what was taken; -1: out of
- * memory. */
+/* Encodes all pieces of a text of which `ahead` bytes follow, and all of it if that is 0. Returns what was taken; -1:
+ * out of memory. */
 static int64_t encode_text(byte_bpe_encoder *e, text_slice text, size_t ahead, byte_bpe_ids *ids) {
     text_slice rest = text;
     while (rest.n) {

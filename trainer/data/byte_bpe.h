@@ -7,9 +7,9 @@
  *     if (byte_bpe_encode(e, text_of("Hello world"), &ids)) ... // 15496 995
  *     byte_bpe_decode(b, ids.list, ids.n, &buffer);             // "Hello world"
  *
- * Text is any bytes, and every text decodes to itself. It is cut into pieces (byte_pieces.h), and in each piece the pair of
- * neighbours that was learned first is merged, again and again. The ids are those of tiktoken and of Hugging Face's tokenizers;
- * these replace bytes that are not UTF-8 by U+FFFD, which is lost here to nobody.
+ * Text is any bytes, and every text decodes to itself. It is cut into pieces (byte_pieces.h), and in each piece the
+ * pair of neighbours that was learned first is merged, again and again. The ids are those of tiktoken and of Hugging
+ * Face's tokenizers, except for bytes that are not UTF-8: those packages replace them by U+FFFD.
  *
  * A byte_bpe never changes, and any number of threads may use it. Messages name the file and its line. */
 #ifndef BYTE_BPE_H
@@ -28,9 +28,9 @@ typedef struct byte_bpe byte_bpe;
 
 /* ---- files ---- */
 
-/* The files of Hugging Face: vocab.json maps tokens to ids, merges.txt has a merge a line, the first learned first. Both spell
- * bytes as printable characters. Ids are 0 to n - 1; every byte is a token, and so are both parts and the result of each merge;
- * other tokens are in brackets, "<|endoftext|>" or "[PAD]". */
+/* The files of Hugging Face: vocab.json maps tokens to ids, merges.txt has a merge a line, the first learned first. Both
+ * spell bytes as printable characters. Ids are 0 to n - 1; every byte is a token, and so are both parts and the
+ * result of each merge; other tokens are in brackets, "<|endoftext|>" or "[PAD]". */
 int byte_bpe_load(byte_bpe **out, const char *directory);
 /* Parses the bytes of the two files; their names are for messages. */
 int byte_bpe_parse(byte_bpe **out, text_slice vocab, const char *vocab_name, text_slice merges,
@@ -50,16 +50,16 @@ typedef struct byte_bpe_ids {
     size_t n, room;
 } byte_bpe_ids;
 
-/* Has a cache of pieces. Use one per thread. marks: "<|endoftext|>" in a text is that token, as Hugging Face reads it; else it is
- * text like any other, as in tiktoken's encode_ordinary. */
+/* Has a cache of pieces. Use one per thread. marks: "<|endoftext|>" in a text is that token, as Hugging Face reads it;
+ * else it is text like any other, as in tiktoken's encode_ordinary. */
 typedef struct byte_bpe_encoder byte_bpe_encoder;
 byte_bpe_encoder *byte_bpe_encoder_create(const byte_bpe *b, bool marks); /* NULL: out of memory */
 void byte_bpe_encoder_free(byte_bpe_encoder *e);                          /* NULL is fine */
 
 /* Adds the ids of a text at the end of a list. -1: out of memory. */
 int byte_bpe_encode(byte_bpe_encoder *e, text_slice text, byte_bpe_ids *ids);
-/* Does so for the beginning of a text that goes on, as far as the rest cannot change it. Returns the bytes that were taken: at most
- * a piece and BYTE_BPE_AHEAD bytes are left. -1: out of memory. */
+/* Does so for the beginning of a text that goes on, as far as the rest cannot change it. Returns the bytes that were
+ * taken: at most a piece and BYTE_BPE_AHEAD bytes are left. -1: out of memory. */
 enum { BYTE_BPE_AHEAD = 32 };
 int64_t byte_bpe_encode_part(byte_bpe_encoder *e, text_slice text, byte_bpe_ids *ids);
 
@@ -77,9 +77,10 @@ int byte_bpe_learner_add(byte_bpe_learner *l, text_slice text);
 /* Adds n files, or standard input if n is 0, on several threads (0: one per core). */
 int byte_bpe_learner_add_files(byte_bpe_learner *l, int n, const char *const *paths, int threads);
 
-/* Merges the most frequent pair until there are `size` tokens, "<|endoftext|>" and the 256 bytes included, or no pair is as frequent
- * as min_frequency. Of equally frequent pairs the one of lower ids comes first. The merges are those of Hugging Face's BpeTrainer
- * with all bytes in its alphabet; the ids are in the order of GPT-2's: bytes, merges, "<|endoftext|>". */
+/* Merges the most frequent pair until there are `size` tokens, "<|endoftext|>" and the 256 bytes included, or no pair is
+ * as frequent as min_frequency. Of equally frequent pairs the one of lower ids comes first. The merges are those of
+ * Hugging Face's BpeTrainer with all bytes in its alphabet; the ids are in the order of GPT-2's: bytes, merges,
+ * "<|endoftext|>". */
 int byte_bpe_learn(byte_bpe **out, const byte_bpe_learner *l, int64_t size, int64_t min_frequency);
 
 #endif

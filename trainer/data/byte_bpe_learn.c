@@ -1,8 +1,9 @@
 /* Learns which pairs of tokens to merge, as Hugging Face's BpeTrainer does.
  *
- * Its queue shows in the merges, so it is the same here: an item has a pair, its count when it was queued, and the words where
- * the pair came up then. Counts in it may be out of date, but never too low. What was merged is not taken from its pair's count:
- * that matters if the pair comes up again, by a token that two merges make ("ab" + "c", "a" + "bc"). */
+ * Its queue shows in the merges, so it is the same here: an item has a pair, its count when it was queued, and the
+ * words where the pair came up then. Counts in it may be out of date, but never too low. What was merged is not taken
+ * from its pair's count: that matters if the pair comes up again, by a token that two merges make ("ab" + "c", "a" +
+ * "bc"). */
 #include "core/platform.h" /* first */
 
 #include "data/byte_bpe_internal.h"

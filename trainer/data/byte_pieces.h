@@ -2,7 +2,8 @@
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * Bytes that are not UTF-8 are cut as U+FFFD is, which others put in their place: they are neither letters, numbers nor spaces. */
+ * Bytes that are not UTF-8 are cut as U+FFFD is, which others put in their place: they are neither letters, numbers
+ * nor spaces. */
 #ifndef BYTE_PIECES_H
 #define BYTE_PIECES_H
 

@@ -6,9 +6,9 @@
  *     for (int64_t i = 0; i < token_set_windows(s, 1024); i++)
  *         if (token_set_window(s, &w, epoch, i, ids)) ...       // 1025 ids
  *
- * Ids have 16 bits. There are two formats: that of llm.c has a header of 256 whole numbers of 32 bits (20240520, 1, the number of
- * ids, zeros), that of nanoGPT has none. Files are mapped into memory, so they may be larger than it. A file must not shrink while
- * it is open. */
+ * Ids have 16 bits. There are two formats: that of llm.c has a header of 256 whole numbers of 32 bits (20240520, 1,
+ * the number of ids, zeros), that of nanoGPT has none. Files are mapped into memory, so they may be larger than it. A
+ * file must not shrink while it is open. */
 #ifndef TOKEN_FILE_H
 #define TOKEN_FILE_H
 
@@ -27,14 +27,14 @@ typedef struct token_set token_set;
 int token_set_open(token_set **out, int n, const char *const *paths, int32_t size);
 void token_set_close(token_set *s);          /* NULL is fine */
 int64_t token_set_count(const token_set *s); /* ids in all files */
-/* Fails at the first id that is not in the vocabulary, with its place. Opening checks the first ids of each file, and a window those it
- * has; this reads all. */
+/* Fails at the first id that is not in the vocabulary, with its place. Opening checks the first ids of each file, and a
+ * window those it has; this reads all. */
 int token_set_check(const token_set *s);
 
 /* ---- windows ---- */
 
-/* Windows lie end to end in each file, from its first id on. Each has `length` ids and the one after them; what is left at the end of a
- * file is in none. */
+/* Windows lie end to end in each file, from its first id on. Each has `length` ids and the one after them; what is left
+ * at the end of a file is in none. */
 typedef struct token_windows {
     int64_t length;
     uint64_t seed;

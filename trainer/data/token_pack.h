@@ -1,4 +1,5 @@
-/* token_pack.h - packs texts into a file of tokens (token_file.h): before each document comes "<|endoftext|>", as in llm.c. */
+/* token_pack.h - packs texts into a file of tokens (token_file.h): before each document comes "<|endoftext|>", as in
+ * llm.c. */
 #ifndef TOKEN_PACK_H
 #define TOKEN_PACK_H
 

@@ -25,8 +25,8 @@ bool unicode_is_kana(uint32_t c); /* Hiragana, Katakana */
 /* C: control and format characters, private use, unassigned (except some in planes 1 to 3). */
 bool unicode_is_unprinted(uint32_t c);
 
-/* By general category, in all planes: \p{L}, \p{N}, and \s of regular expressions (the property White_Space). Bytes that are
- * not UTF-8 are other characters. */
+/* By general category, in all planes: \p{L}, \p{N}, and \s of regular expressions (the property White_Space). Bytes that
+ * are not UTF-8 are other characters. */
 typedef enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_NUMBER, UNICODE_WHITE } unicode_class;
 unicode_class unicode_class_beyond_ascii(uint32_t c);
 static inline unicode_class unicode_class_of(uint32_t c) {

@@ -98,7 +98,8 @@ static int copy_text(const preparing *p, const data_copy *c, const char *from, c
     return writer_close(all.out, !status) || status ? -1 : 0;
 }
 
-/* Files of tokens are large and stay as they are: both names are of one file. Returns 1 if the file system has no such links. */
+/* Files of tokens are large and stay as they are: both names are of one file. Returns 1 if the file system has no such
+ * links. */
 static int link_tokens(const preparing *p, const char *from, const char *to) {
     token_set *tokens;
     if (token_set_open(&tokens, 1, &from, p->set->tokens)) return -1;

@@ -1,10 +1,11 @@
 /* The table of data sets: update addresses here. Until then, users can give others: see data_sources_read.
  *
- * Sources of checksums: CIFAR-100, its authors; CIFAR-10, TensorFlow Datasets, for an archive that also has the authors' MD5;
- * Penn Treebank, torchtext; WMT, TensorFlow Datasets and sacreBLEU; Multi30k, the files in its repository at the commit in
- * the address, packed and unpacked. IWSLT's archive has no published checksum; its size and numbers of lines are from
- * published logs of fairseq's script. TinyShakespeare, its file in its repository; TinyStories, Hugging Face, for the commit in the
- * address. FineWeb-Edu's tokens have no published checksum known here; their sizes follow from their numbers of tokens. */
+ * Sources of checksums: CIFAR-100, its authors; CIFAR-10, TensorFlow Datasets, for an archive that also has the
+ * authors' MD5; Penn Treebank, torchtext; WMT, TensorFlow Datasets and sacreBLEU; Multi30k, the files in its
+ * repository at the commit in the address, packed and unpacked. IWSLT's archive has no published checksum; its size
+ * and numbers of lines are from published logs of fairseq's script. TinyShakespeare, its file in its repository;
+ * TinyStories, Hugging Face, for the commit in the address. FineWeb-Edu's tokens have no published checksum known
+ * here; their sizes follow from their numbers of tokens. */
 #include "data/sets/data_sets.h"
 
 #include <string.h>
