@@ -105,26 +105,30 @@ static adamod_status linear_cross_entropy_prepare(const nn_call *c, void **prepa
 
 /* ---- memory ---- */
 
+/* Floats up to a multiple of 256 bytes: products are chosen for arrays that begin there. */
+static int64_t padded(int64_t n) { return parts(n, 64) * 64; }
+
 /* The workspace, in floats: that of products, a float4 for each row, the logits of a chunk. */
 static size_t product_floats(const nn_call *c) {
     const entropy_plan *p = (const entropy_plan *)c->prepared;
     const product *all[] = {&p->whole.y, &p->whole.dx, &p->whole.dw, &p->rest.y, &p->rest.dx, &p->rest.dw};
     size_t most = 0;
     for (const product *x : all) most = x->workspace > most ? x->workspace : most;
-    return (size_t)parts((int64_t)most, 16) * 4;
+    return (size_t)padded(parts((int64_t)most, sizeof(float)));
 }
 
 static size_t linear_cross_entropy_workspace(const nn_call *c) {
-    return product_floats(c) + 4 * (size_t)rows_of(c) + (size_t)(chunk_of(c) * stride_of(c)) * bytes_of(c) / 4;
+    const size_t results = (size_t)padded(4 * rows_of(c)), logits = (size_t)(chunk_of(c) * stride_of(c));
+    return product_floats(c) + results + logits * bytes_of(c) / sizeof(float);
 }
 
 static float4 *results_of(const nn_call *c) { return (float4 *)(c->workspace + product_floats(c)); }
 
-template <typename T> static T *logits_of(const nn_call *c) { return (T *)(results_of(c) + rows_of(c)); }
+template <typename T> static T *logits_of(const nn_call *c) {
+    return (T *)(c->workspace + product_floats(c) + padded(4 * rows_of(c)));
+}
 
-/* Where training keeps log-sum-exps and gradients. */
-static int64_t padded(int64_t n) { return parts(n, 64) * 64; }
-
+/* Where training keeps gradients, behind the log-sum-exps. */
 static float *kept_dw(const nn_call *c) { return c->saved + padded(rows_of(c)); }
 static float *kept_db(const nn_call *c) { return kept_dw(c) + padded(words_of(c) * in_of(c)); }
 template <typename T> static T *kept_dx(const nn_call *c) { return (T *)(kept_db(c) + padded(words_of(c))); }
