@@ -116,16 +116,6 @@ template <typename T, int N> __device__ static inline void widen_raw(const uint4
     }
 }
 
-/* 1 / (1 + exp(-x)); and its slope s (1 - s), which keeps its digits where s is near 1. */
-struct sigmoid {
-    float s, slope;
-};
-
-__device__ static inline sigmoid sigmoid_of(float x) {
-    const float e = expf(-fabsf(x)), above = 1 / (1 + e), below = e * above;
-    return {x < 0 ? below : above, above * below};
-}
-
 /* A target of results, and whether they are added to it; to is NULL: not wanted. */
 template <typename T> struct target {
     T *to;

@@ -1,15 +1,15 @@
 /* y = gelu(x) by the tanh approximation: see ops/gelu.c. (1 + tanh(u)) / 2 is the sigmoid of 2 u. */
-#include "nn/backend/cuda/cuda.h"
+#include "nn/backend/cuda/gate.cuh"
 
 enum { THREADS = 256, CHUNK = 8 /* numbers of a thread */ };
 
 /* 2 u = x (A + B x^2) */
 __device__ static constexpr float A = 1.5957691216f, B = 0.0713548163f;
 
-__device__ static inline float gelu(float x) { return x * sigmoid_of(x * (A + B * x * x)).s; }
+__device__ static inline float gelu(float x) { return x * gate_of(x * (A + B * x * x)).s; }
 
 __device__ static inline float gelu_slope(float x) {
-    const sigmoid g = sigmoid_of(x * (A + B * x * x));
+    const gate g = gate_of(x * (A + B * x * x));
     return g.s + x * g.slope * (A + 3 * B * x * x);
 }
 

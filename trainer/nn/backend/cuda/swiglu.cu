@@ -1,6 +1,6 @@
 /* y = silu(a) b of x = [a | b]: see ops/swiglu.c. A thread takes N numbers side by side of a row, where the number of columns
  * is a multiple of that. */
-#include "nn/backend/cuda/cuda.h"
+#include "nn/backend/cuda/gate.cuh"
 
 enum { THREADS = 256, CHUNK = 8 };
 
@@ -14,7 +14,7 @@ __global__ static void __launch_bounds__(THREADS) forward_kernel(const T *x, T *
     float a[N], b[N];
     load_floats<N>(x + at, a);
     load_floats<N>(x + at + cols, b);
-    for (int k = 0; k < N; k++) a[k] *= sigmoid_of(a[k]).s * b[k];
+    for (int k = 0; k < N; k++) a[k] *= gate_of(a[k]).s * b[k];
     store_floats<N>(y + i, a);
 }
 
@@ -29,7 +29,7 @@ __global__ static void __launch_bounds__(THREADS)
     load_floats<N>(x + at + cols, b);
     load_floats<N>(dy + i, g);
     for (int k = 0; k < N; k++) {
-        const sigmoid silu = sigmoid_of(a[k]);
+        const gate silu = gate_of(a[k]);
         const float to_a = g[k] * b[k] * (silu.s + a[k] * silu.slope);
         b[k] = g[k] * a[k] * silu.s;
         a[k] = to_a;
