@@ -164,7 +164,9 @@ has page-mixed/tables/table1.md '| AdaMod | not measured; 1 of 2 seeds |'
 
 # ---- --quick says that it is not the study ----
 reproduce --quick --jobs 1 table1 >out 2>err || fail "--quick has status $?: $(cat err)"
-has runs/paper-quick/index.html 'This is not the study.'
+has runs/paper-quick/index.html 'This is not the study.' '<b>Loss and learning rates.</b> Made with --quick: other data and smaller models.'
+has runs/paper-quick/tables/table1.md 'Exact translations. Made with --quick: other data and smaller models'
+has runs/paper-quick/tables/table1.tex 'Made with '
 has runs/paper-quick/tables/table1.csv 'numbers,AdaMod,exact,1,1,0,'
 
 # ---- without gnuplot ----

@@ -150,6 +150,7 @@ static const char style[] =
     "figure{margin:1.2rem 0 2.6rem}\n"
     ".panels{display:flex;flex-wrap:wrap;justify-content:safe center;gap:1.2rem 1.6rem}\n"
     ".panels svg{display:block;min-width:0;height:auto}\n"
+    ".wide svg{min-width:40rem}\n" /* panels side by side, which a phone scrolls */
     ".panels svg text{font-family:inherit}\n"
     ".key{list-style:none;display:flex;flex-wrap:wrap;justify-content:center;gap:.2rem 1.4rem;margin:0 0 .6rem;padding:0;"
     "font-size:.9rem}\n"

@@ -17,7 +17,7 @@ enum {
     BOTTOM = 56,
     TITLE = 32,
     LINE = 19,     /* a line of a legend */
-    LETTER = 7,    /* a letter of it */
+    LETTER = 8,    /* a letter of it, in the widest fonts that stand in for Helvetica */
     SAMPLE = 30,   /* the line beside a name */
     GAP = 20,      /* between names */
     ROWS = 12,     /* most histograms of a panel */

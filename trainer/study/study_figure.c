@@ -148,9 +148,10 @@ static void write_figure(const canvas *c, const drawing_result *drawn, const cha
     html(page, "<section id=\"%s\">\n<h2>", f->name);
     study_write_name(page, f->name);
     fputs("</h2>\n<figure>\n", page);
-    if (drawn->svg) fprintf(page, "<div class=\"panels\">%s</div>\n", drawn->svg);
+    if (drawn->svg) fprintf(page, "<div class=\"panels%s\">%s</div>\n", f->n_panels > 1 ? " wide" : "", drawn->svg);
     else html(page, "<p class=\"note\">Not drawn: %s.</p>\n", drawn->why);
     html(page, "<figcaption><b>%s.</b>", f->title);
+    if (c->r->o->quick) html(page, " %s.", STUDY_QUICK_NOTE);
     if (c->validation)
         fputs(" Curves of the validation data: these runs measured the test data only at the end.", page);
     write_lacking(c, page);

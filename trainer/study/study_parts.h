@@ -7,6 +7,9 @@
 
 enum { STUDY_MOST_SEEDS = 100 };
 
+/* Stands in each caption with --quick: tables and figures are files too, which are shown without the page around them. */
+#define STUDY_QUICK_NOTE "Made with --quick: other data and smaller models"
+
 /* Turns the names in a study into numbers; refuses those that nothing has. */
 int study_resolve(study *s);
 

@@ -169,7 +169,9 @@ static void put_head(sheet *to, const study_results *r, int experiment, int colu
 }
 
 static sheet *make_sheet(const study_results *r, const study_table *t) {
-    sheet *s = sheet_create(1 + t->rows.n, 1 + 2 * t->columns.n, t->title);
+    char title[512];
+    snprintf(title, sizeof title, r->o->quick ? "%.400s. " STUDY_QUICK_NOTE : "%.400s", t->title);
+    sheet *s = sheet_create(1 + t->rows.n, 1 + 2 * t->columns.n, title);
     if (!s) return NULL;
     for (int c = 0; c < t->columns.n; c++) {
         put_head(s, r, t->column[c], 1 + 2 * c);
