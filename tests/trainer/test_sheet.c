@@ -142,4 +142,17 @@ TEST(a_full_disk_is_a_failure) {
     sheet_free(s);
 }
 
-RUN_TESTS(ENTRY(languages), ENTRY(escapes), ENTRY(files), ENTRY(a_full_disk_is_a_failure))
+TEST(long_heads_are_broken_for_latex) {
+    sheet *s = sheet_create(1, 3, "");
+    sheet_put(s, 0, 0, "The name of a row is never broken");
+    sheet_put(s, 0, 1, "Transformer-small on IWSLT'14 De-En (100 %% right)");
+    sheet_put(s, 0, 2, "averyveryverylongwordofmanyletters");
+    CHECK_HAS(text_of(s, sheet_latex), "    The name of a row is never broken & "
+                                       "\\shortstack[r]{Transformer-small on\\\\IWSLT'14 De-En (100 \\%\\\\right)} & "
+                                       "averyveryverylongwordofmanyletters \\\\\n");
+    CHECK_HAS(text_of(s, sheet_markdown), "| Transformer-small on IWSLT'14 De-En (100 % right) |");
+    sheet_free(s);
+}
+
+RUN_TESTS(ENTRY(long_heads_are_broken_for_latex), ENTRY(languages), ENTRY(escapes), ENTRY(files),
+          ENTRY(a_full_disk_is_a_failure))

@@ -302,12 +302,33 @@ static void latex_text(FILE *out, const char *text) {
     while (*text) text += latex_piece(out, text);
 }
 
+/* Breaks a long head at spaces, so that a table of some columns fits on a page. */
+static void latex_head(FILE *out, const char *text) {
+    enum { MOST = 22 };
+    size_t used = 0;
+    if (strlen(text) <= MOST || !strchr(text, ' ')) {
+        latex_text(out, text);
+        return;
+    }
+    fputs("\\shortstack[r]{", out);
+    while (*text) {
+        const size_t word = strcspn(text, " ");
+        const bool fits = used + 1 + word <= MOST;
+        if (used) fputs(fits ? " " : "\\\\", out);
+        used = used && fits ? used + 1 + word : word;
+        for (const char *end = text + word; text < end;) text += latex_piece(out, text);
+        text += strspn(text, " ");
+    }
+    fputc('}', out);
+}
+
 static void latex_row(const sheet *s, FILE *out, int row) {
     for (int column = 0; column < s->columns; column++) {
         const bool bold = cell_at(s, row, column)->bold;
         fputs(column ? " & " : "    ", out);
         if (bold) fputs("\\textbf{", out);
-        latex_text(out, text_at(s, row, column));
+        if (row == 0 && column > 0) latex_head(out, text_at(s, row, column));
+        else latex_text(out, text_at(s, row, column));
         if (bold) fputc('}', out);
         write_marks(s, out, row, column, "$^{", "}$");
     }
