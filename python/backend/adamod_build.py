@@ -7,6 +7,7 @@ SPDX-License-Identifier: MIT
 """
 
 import base64
+import ctypes
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -79,20 +81,136 @@ def _metadata():
     return METADATA.format(name=NAME, version=_version(), description=description)
 
 
-def _run(*command):
+# ---- what is built, and telling of it ----
+
+
+def _cores():
+    return len(os.sched_getaffinity(0))
+
+
+# Seconds of one core: the C library, and the CUDA one for each kind of GPU (measured with gcc 12 and CUDA 13).
+_C_SECONDS, _CUDA_SECONDS = 40, 180
+
+_CUDA_CHOICES = ("gpu", "auto", "on", "off")
+
+
+def _terminal():
+    """Where a user sees a line at once: pip shows what is printed here only with -v, or when the build fails. None: there
+    is no terminal."""
+    try:
+        return open("/dev/tty", "w")
+    except OSError:
+        return None
+
+
+def _tell(text):
+    terminal = _terminal()
+    if terminal is None:
+        print(f"{NAME}: {text}", flush=True)
+        return
+    with terminal:
+        terminal.write(f"\r\033[K{NAME}: {text}\n")
+
+
+def _gpus_by_nvidia_smi():
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return re.findall(r"^\s*(\d+)\.\d+\s*$", found.stdout.decode(errors="replace"), re.M) if found.returncode == 0 else []
+
+
+def _gpus_by_driver():
+    """The same from the driver itself: a container may have no nvidia-smi, and an old one does not know compute_cap."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return []
+    count, major, majors = ctypes.c_int(), ctypes.c_int(), []
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    for device in range(count.value):  # 75: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        if cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device) == 0:
+            majors.append(major.value)
+    return majors
+
+
+def _architectures(majors):
+    """What CMake calls the GPUs of these compute capabilities, as far as the kernels support them; 100 has PTX too, for
+    GPUs that come later."""
+    kinds = {8: "80-real", 9: "90-real"}
+    wanted = {kinds.get(int(major), "100") for major in majors if int(major) >= 8}
+    return sorted(wanted, key=lambda name: int(name.split("-")[0]))
+
+
+def _cuda_arguments(choice, given):
+    """CMake's arguments for the CUDA library, the number of kinds of GPUs that it is built for, and why."""
+    if any(argument.startswith("-DADAMOD_CUDA") for argument in given):
+        return [], 0 if "-DADAMOD_CUDA=OFF" in given else 1, "as ADAMOD_CMAKE_ARGS says"
+    if choice not in _CUDA_CHOICES:
+        sys.exit(f"{NAME}: cuda is '{choice}', expected one of {', '.join(_CUDA_CHOICES)}")
+    if choice == "off":
+        return ["-DADAMOD_CUDA=OFF"], 0, "as was asked for"
+    if choice in ("auto", "on"):  # -U: an editable build may have been for some only
+        return ["-UADAMOD_CUDA_ARCHITECTURES", f"-DADAMOD_CUDA={choice.upper()}"], 3, "for all GPUs"
+    wanted = _architectures(_gpus_by_nvidia_smi() or _gpus_by_driver())
+    if not wanted:
+        return ["-DADAMOD_CUDA=OFF"], 0, "there is no GPU here that it supports; ADAMOD_CUDA=on builds it"
+    arguments = ["-DADAMOD_CUDA=AUTO", f"-DADAMOD_CUDA_ARCHITECTURES={';'.join(wanted)}"]
+    return arguments, len(wanted), "for the GPUs here; ADAMOD_CUDA=on builds it for all"
+
+
+def _tell_plan(cuda, kinds, why):
+    """cuda: CMake has found all that the CUDA library needs."""
+    if not cuda and kinds:
+        kinds, why = 0, "there is no nvcc"
+    minutes = max(1, round((_C_SECONDS + kinds * _CUDA_SECONDS) / _cores() / 60))
+    also = f"and the CUDA one ({why})" if kinds else f"without the CUDA one ({why})"
+    _tell(f"building the C library {also}: about {minutes} min. on {_cores()} cores")
+
+
+# ---- building ----
+
+
+def _run(*command, watch=None):
+    """Runs a command, whose lines are printed, and shown to watch."""
     print("+", *command, flush=True)
-    if subprocess.call(command) != 0:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace")
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        if watch is not None:
+            watch(line)
+    if process.wait() != 0:
         sys.exit(f"{NAME}: {command[0]} failed; its messages are above")
 
 
-def _build_libraries(folder):
-    """The shared libraries: libadamod, and libadamod_cuda where CMake finds what it needs for it.
+class _Progress:
+    """Tells of each quarter of a build, from the lines of Ninja ("[12/60] ...") or make ("[ 20%] ...")."""
 
-    ADAMOD_CMAKE_ARGS in the environment is given to CMake, say -DADAMOD_CUDA_ARCHITECTURES=90 or -DADAMOD_CUDA=OFF.
-    """
+    def __init__(self):
+        self.told = 0
+        self.start = time.monotonic()
+
+    def __call__(self, line):
+        found = re.match(r"\[\s*(\d+)(?:/(\d+)|%)\]", line)
+        if not found:
+            return
+        share = int(found[1]) / int(found[2] or 100)
+        quarter = int(4 * share)
+        if self.told < quarter < 4:
+            self.told = quarter
+            _tell(f"{25 * quarter} % compiled after {time.monotonic() - self.start:.0f} s")
+
+
+def _build_libraries(folder, settings):
+    """The shared libraries: libadamod, and libadamod_cuda where it is wanted (docs/pytorch.md says how to choose)."""
     if not shutil.which("cmake"):
         sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no cmake")
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not os.environ.get("CMAKE_GENERATOR") else []
+    given = shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", ""))
+    choice = (settings or {}).get("cuda") or os.environ.get("ADAMOD_CUDA") or "gpu"
+    arguments, kinds, why = _cuda_arguments(choice, given)
     _run(
         "cmake",
         "-S",
@@ -102,9 +220,13 @@ def _build_libraries(folder):
         *generator,
         "-DCMAKE_BUILD_TYPE=Release",
         "-DADAMOD_INSTALL=OFF",
-        *shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", "")),
+        *arguments,
+        *given,
     )
-    _run("cmake", "--build", str(folder), "--config", "Release", "--parallel", str(os.cpu_count() or 1))
+    _tell_plan("CMAKE_CUDA_COMPILER:" in (folder / "CMakeCache.txt").read_text(), kinds, why)
+    progress = _Progress()
+    _run("cmake", "--build", str(folder), "--config", "Release", "--parallel", str(_cores()), watch=progress)
+    _tell(f"built in {time.monotonic() - progress.start:.0f} s")
     found = {}
     for path in sorted(folder.glob("libadamod*.so*")):
         # Of the names that lead to one file, the one other programs are linked with: libadamod.so.0.
@@ -159,7 +281,7 @@ def _write_wheel(wheel_directory, files):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
-        libraries = _build_libraries(Path(folder))
+        libraries = _build_libraries(Path(folder), config_settings)
     files = [
         (path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes(), 0o644)
         for path in sorted(PACKAGE.rglob("*"))
@@ -173,7 +295,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
     """A wheel that points to the sources. The library is built in build-python, and put beside the Python files, where
     the package looks for it; after a change of the C sources, install again."""
-    libraries = _build_libraries(ROOT / "build-python")
+    libraries = _build_libraries(ROOT / "build-python", config_settings)
     for old in PACKAGE.glob("libadamod*.so*"):
         old.unlink()
     for library, data in libraries.items():

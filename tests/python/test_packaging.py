@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import unittest
 import zipfile
+from unittest import mock
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 USE = "import libadamod, libadamod.numpy as n; assert n.norm([]) == 0; print(libadamod.__file__)"
@@ -43,6 +44,71 @@ def backend():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class Choices(unittest.TestCase):
+    """What is built, and what a user is told of it; without building it."""
+
+    def setUp(self):
+        self.build = backend()
+        self.told = []
+        self.build._tell = self.told.append
+
+    def arguments(self, gpus, choice="gpu", given=()):
+        self.build._gpus_by_nvidia_smi = lambda: []
+        self.build._gpus_by_driver = lambda: gpus
+        return self.build._cuda_arguments(choice, list(given))
+
+    def test_it_is_for_the_gpus_that_are_there(self):
+        for gpus, expected in (
+            ([9, 9], "90-real"),
+            ([9, 8], "80-real;90-real"),
+            ([10], "100"),
+            ([12, 7], "100"),  # by its PTX
+        ):
+            arguments, kinds, _ = self.arguments(gpus)
+            self.assertEqual(arguments, ["-DADAMOD_CUDA=AUTO", f"-DADAMOD_CUDA_ARCHITECTURES={expected}"])
+            self.assertEqual(kinds, expected.count(";") + 1)
+
+    def test_there_is_none_without_a_gpu_that_it_supports(self):
+        for gpus in ([], [7]):
+            arguments, kinds, why = self.arguments(gpus)
+            self.assertEqual((arguments, kinds), (["-DADAMOD_CUDA=OFF"], 0))
+            self.assertIn("ADAMOD_CUDA=on", why)
+
+    def test_what_was_asked_for(self):
+        self.assertIn("-DADAMOD_CUDA=ON", self.arguments([], "on")[0])
+        self.assertIn("-DADAMOD_CUDA=AUTO", self.arguments([9], "auto")[0])
+        self.assertEqual(self.arguments([9], "off")[0], ["-DADAMOD_CUDA=OFF"])
+        self.assertEqual(self.arguments([9], "gpu", ["-DADAMOD_CUDA_ARCHITECTURES=80"])[0], [])
+        with self.assertRaisesRegex(SystemExit, "cuda is 'yes', expected one of gpu, auto, on, off"):
+            self.arguments([], "yes")
+
+    def test_nvidia_smi(self):
+        for text, code, expected in ((b"9.0\n12.0\n", 0, ["9", "12"]), (b"No devices were found\n", 6, []), (b"N/A", 0, [])):
+            done = subprocess.CompletedProcess([], code, text)
+            with mock.patch.object(self.build.subprocess, "run", return_value=done):
+                self.assertEqual(self.build._gpus_by_nvidia_smi(), expected)
+        with mock.patch.object(self.build.subprocess, "run", side_effect=FileNotFoundError):
+            self.assertEqual(self.build._gpus_by_nvidia_smi(), [])
+
+    def test_the_plan_is_told(self):
+        self.build._cores = lambda: 2
+        self.build._tell_plan(True, 1, "for the GPUs here")
+        self.build._tell_plan(False, 1, "for the GPUs here")
+        self.assertRegex(self.told[0], r"^building the C library and the CUDA one \(for the GPUs here\): about \d min. on 2 cores$")
+        self.assertRegex(self.told[1], r"^building the C library without the CUDA one \(there is no nvcc\): about 1 min")
+
+    def test_progress_is_told(self):
+        for lines in (
+            [f"[{i}/60] Building C object x.o\n" for i in range(1, 61)],
+            [f"[{i:3}%] Building C object x.o\n" for i in range(1, 101)],
+        ):
+            del self.told[:]
+            progress = self.build._Progress()
+            for line in ["-- Configuring done\n", *lines]:
+                progress(line)
+            self.assertEqual([text.split(" after")[0] for text in self.told], [f"{n} % compiled" for n in (25, 50, 75)])
 
 
 @unittest.skipUnless(importlib.util.find_spec("pip") and shutil.which("cmake"), "there is no pip or no CMake")
