@@ -596,7 +596,8 @@ ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_
  *     adamod_add(opt, "weight", weight, weight_grad, 2, shape);
  *     adamod_step(opt);                                    // enqueued; the host does not wait
  *
- * Pointers     All pointers to parameters, gradients and states (adamod_state) are device pointers.
+ * Pointers     All pointers to parameters, gradients and states (adamod_state) are device pointers. Arrays of your own
+ *              may also be in page-locked host memory (cudaHostAlloc), which kernels reach over the bus.
  * Results      In f32 and below they are the CPU's bit for bit, except where CUDA's pow rounds a number of the whole
  *              step differently. In f64 some last bits may differ. State files are the same: any device can load them.
  * Steps        adamod_step neither blocks nor allocates, except the first after parameters or groups were added.

@@ -184,6 +184,8 @@ def _load() -> ctypes.CDLL:
         "adamod_create_on": (c_int, [POINTER(c_void_p), c_char_p, c_char_p]),
         "adamod_free": (None, [c_void_p]),
         "adamod_set": (c_int, [c_void_p, c_char_p, c_double]),
+        "adamod_set_text": (c_int, [c_void_p, c_char_p, c_char_p]),
+        "adamod_evaluation": (c_int, [c_void_p, c_int]),
         "adamod_add_group": (c_int, [c_void_p, POINTER(c_int)]),
         "adamod_group_set": (c_int, [c_void_p, c_int, c_char_p, c_double]),
         "adamod_group_set_text": (c_int, [c_void_p, c_int, c_char_p, c_char_p]),
@@ -268,6 +270,7 @@ class Rule(NamedTuple):
     couples_arrays: bool
     sparse_gradients: bool
     q8_states: bool
+    averages: bool
     uncounted: bool
 
 
@@ -383,6 +386,26 @@ def check_groups(hypers: Sequence[Hyper], spans: Sequence[Span]) -> None:
     n = len(spans)
     handles = (c_void_p * n)(*(hyper.handle for hyper in hypers))
     check(lib.adamod_check(handles, (Span * n)(*spans), n))
+
+
+def to_evaluate(rule: str, options: Dict[str, Any], spans: "Sequence[Span]") -> None:
+    """Makes the parameters of spans, which have had an update, the weights to evaluate with."""
+    handle = c_void_p()
+    check(lib.adamod_create_on(byref(handle), rule.encode(), b"cpu"))
+    try:
+        for name, value in options.items():
+            if isinstance(value, str):
+                check(lib.adamod_set_text(handle, name.encode(), value.encode()))
+            else:
+                check(lib.adamod_set(handle, name.encode(), float(value)))
+        for id, span in enumerate(spans):
+            shared = ("param", "master", "state", "scale", "param_type", "grad_type", "ndim", "shape")
+            tensor = TensorDesc(**{name: getattr(span, name) for name in shared})
+            check(lib.adamod_add_tensor(handle, 0, byref(tensor), None))
+            check(lib.adamod_set_tensor_steps(handle, id, span.step))
+        check(lib.adamod_evaluation(handle, 1))
+    finally:
+        lib.adamod_free(handle)
 
 
 def q8_encode(index: int, count: int, values: int, codes: int, scales: int) -> None:

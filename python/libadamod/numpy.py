@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-from typing import Any, Dict, List, Sequence, Union
+from typing import Any, Dict, List, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _c
 
-__all__ = ["norm", "states", "update"]
+__all__ = ["evaluation", "norm", "states", "update"]
 
 Array = np.ndarray
 State = Dict[str, Array]
@@ -103,6 +103,15 @@ def _fill(
             span.state[index] = a.ctypes.data
 
 
+def _lists(one: bool, *arguments: Tuple[str, Any]) -> List[List[Any]]:
+    """Arguments that are lists of one length, or one of each."""
+    lists = [[x] if one else list(x) for _, x in arguments]
+    if len(set(map(len, lists))) > 1:
+        counts = [f"{len(x)} {name}" for x, (name, _) in zip(lists, arguments)]
+        raise ValueError(f"{', '.join(counts[:-1])} and {counts[-1]}, expected as many of each")
+    return lists
+
+
 def update(
     rule: str,
     params: Union[Array, Sequence[Array]],
@@ -120,14 +129,7 @@ def update(
     computed in float64, all others in float32.
     """
     one = isinstance(params, np.ndarray)
-    all_params: List[Any] = [params] if one else list(params)
-    all_grads: List[Any] = [grads] if one else list(grads)
-    all_states: List[Any] = [state] if one else list(state)
-    if not len(all_params) == len(all_grads) == len(all_states):
-        raise ValueError(
-            f"{len(all_params)} parameters, {len(all_grads)} gradients and {len(all_states)} states, "
-            f"expected as many of each"
-        )
+    all_params, all_grads, all_states = _lists(one, ("parameters", params), ("gradients", grads), ("states", state))
     hyper = _hyper(rule, options)
     spans = (_c.Span * len(all_params))()
     for i, (span, p, g, s) in enumerate(zip(spans, all_params, all_grads, all_states)):
@@ -138,6 +140,32 @@ def update(
     except ValueError as error:
         message = str(error).replace("span 0: ", "", 1) if one else re.sub(r"span (\d+)", r"array \1", str(error))
         raise ValueError(message) from None
+
+
+def evaluation(
+    rule: str,
+    params: Union[Array, Sequence[Array]],
+    state: Union[State, Sequence[State]],
+    step: int,
+    **options: Any,
+) -> Union[Array, List[Array]]:
+    """The weights to evaluate with after update number step, in new arrays: training goes on with params as they are.
+
+    The Schedule-Free rules evaluate with an average of the weights. For all other rules these are copies of params.
+    options are those of the updates.
+    """
+    one = isinstance(params, np.ndarray)
+    all_params, all_states = _lists(one, ("parameters", params), ("states", state))
+    for i, p in enumerate(all_params):
+        _check(p, "param" if one else f"param {i}", False)
+    found = [p.copy() for p in all_params]
+    if _c.rule_info(rule).averages and step > 0:
+        hyper = _hyper(rule, options)
+        spans = (_c.Span * len(found))()
+        for i, (span, p, s) in enumerate(zip(spans, found, all_states)):
+            _fill(span, hyper, "" if one else f" {i}", p, p, s, step, options)
+        _c.to_evaluate(rule, options, spans)
+    return found[0] if one else found
 
 
 def norm(grads: Union[Array, Sequence[Array]], *, threads: int = 1) -> float:

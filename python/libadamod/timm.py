@@ -15,7 +15,8 @@ import inspect
 from typing import Any, List, Type
 
 from . import rules
-from . import torch as optimizers
+from .torch.names import classes
+from .torch.optimizer import Optimizer
 
 try:
     from timm.optim._optim_factory import OptimInfo, default_registry
@@ -25,7 +26,7 @@ except ImportError as error:
 __all__ = ["names"]
 
 
-def _info(name: str, cls: Type[optimizers.Optimizer]) -> Any:
+def _info(name: str, cls: Type[Optimizer]) -> Any:
     """What timm has to know: which of its arguments a class takes."""
     arguments = inspect.signature(cls).parameters
     return OptimInfo(
@@ -42,11 +43,8 @@ def _info(name: str, cls: Type[optimizers.Optimizer]) -> Any:
 def _register() -> List[str]:
     found: List[str] = []
     there = set(default_registry.list_optimizers())
-    for name in optimizers.__all__:
-        cls = getattr(optimizers, name)
-        if not (inspect.isclass(cls) and issubclass(cls, optimizers.Optimizer) and cls is not optimizers.Optimizer):
-            continue
-        for known in (f"libadamod.{name.lower()}", name.lower()):
+    for name, cls in classes().items():
+        for known in (f"libadamod.{name}", name):
             if known not in there:
                 default_registry.register(_info(known, cls))
                 found.append(known)

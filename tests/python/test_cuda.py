@@ -131,6 +131,8 @@ class AsOnTheCpu(Cuda):
             (lt.RMSprop, {"centered": True, "momentum": 0.9}),
             (lt.AdaShift, {"spatial": "none"}),
             (lt.Adafactor, {"beta1": 0.9}),
+            (lt.AdaMod, {"clip_norm": 0.5}),
+            (lt.Prodigy, {"clip_norm": 0.5}),
         ):
             self.compare(cls, make_params(*SHAPES), **options)
 
@@ -316,6 +318,29 @@ class Groups(Cuda):
         run(one, params, 5)
         run(other, mixed, 5)
         self.assert_same_optimizers(one, params, other, mixed, "mixed")
+
+    def test_prodigy_on_two_devices(self):
+        """d is one number: as on one device, to a rounding error."""
+        params = make_params((5,), (6, 4), (7,), dtype=torch.float64)
+        mixed = [params[0].detach().clone().requires_grad_(), *on("cuda", params[1:])]
+        one, other = lt.Prodigy(params, d0=1e-2), lt.Prodigy(mixed, d0=1e-2)
+        run(one, params, 12)
+        run(other, mixed, 12)
+        self.assertGreater(float(one.state[params[0]]["d"]), 2e-2)
+        for p, q in zip(params, mixed):
+            torch.testing.assert_close(p.detach(), q.detach().cpu(), rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(one.state[p]["d"], other.state[q]["d"].cpu(), rtol=1e-10, atol=0)
+
+    def test_clipping_over_handles(self):
+        """Of two rules, and of two devices; the factor is a float32 there."""
+        params = make_params((5, 3), (6,), (7,))
+        for tensors in (on("cuda", params), [*on("cuda", params[:1]), *on("cpu", params[1:])]):
+            each = [make_params((5, 3), (6,), (7,)), tensors]
+            for some in each:
+                groups = [{"params": some[:1]}, {"params": some[1:], "amsgrad": True}]
+                run(lt.Adam(groups, lr=0.1, clip_norm=0.3), some, 5)
+            for p, q in zip(*each):
+                torch.testing.assert_close(p.detach(), q.detach().cpu(), rtol=1e-5, atol=1e-6)
 
     def test_two_gpus(self):
         if torch.cuda.device_count() < 2:
@@ -681,6 +706,101 @@ class Copies(Cuda):
         for _ in range(5):
             twin.step()
         self.assert_alike(optimizer.lr_histogram(), twin.lr_histogram())
+
+
+class Offload(Cuda):
+    """States in host memory: the bits are those of states on the GPU."""
+
+    def same(self, one, params, other, others, what):
+        torch.cuda.synchronize()
+        for p, q in zip(params, others):
+            self.assert_same(p, q, what)
+            self.assertEqual(one.state[p].keys(), other.state[q].keys(), what)
+            for name, value in other.state[q].items():
+                self.assertTrue(name == "step" or not value.numel() or value.is_pinned(), f"{what}: {name}")
+                self.assert_same(one.state[p][name], value, f"{what}: {name}")
+
+    def pair(self, cls, dtype=torch.float32, **options):
+        params = on("cuda", make_params(*SHAPES, dtype=dtype))
+        others = on("cuda", params)
+        return cls(params, **options), params, cls(others, offload=True, **options), others
+
+    def test_every_rule(self):
+        for cls in CLASSES:
+            for dtype in (torch.float32, torch.bfloat16):
+                one, params, other, others = self.pair(cls, dtype)
+                run(one, params, 5)
+                run(other, others, 5)
+                self.same(one, params, other, others, f"{cls.__name__} {dtype}")
+
+    def test_states_in_8_bits(self):
+        for cls, options, _ in EIGHT_BITS:
+            one, params, other, others = self.pair(cls, state_type="q8", min_8bit_size=0, **options)
+            run(one, params, 5)
+            run(other, others, 5)
+            self.same(one, params, other, others, cls.__name__)
+
+    def test_memory(self):
+        p = torch.nn.Parameter(torch.ones(2**20, device="cuda"))
+        p.grad = torch.ones_like(p)
+        optimizer = lt.AdaMod([p], offload=True)
+        optimizer.step()
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        optimizer.step()
+        self.assertLess(torch.cuda.memory_allocated() - before, 2**20)
+        del optimizer
+        self.assertLess(before - torch.cuda.memory_allocated(), 2**20)
+
+    def test_on_and_off_and_checkpoints(self):
+        one, params, other, others = self.pair(lt.AdaMod)
+        for t in range(1, 9):
+            if t == 3:
+                other.load_state_dict(copy.deepcopy(other.state_dict()))
+            other.param_groups[0]["offload"] = t not in (5, 6)
+            run(one, params, 1, t)
+            run(other, others, 1, t)
+        self.same(one, params, other, others, "on and off")
+
+    def test_a_graph(self):
+        params = on("cuda", make_params((40, 3), (70,)))
+        others = on("cuda", params)
+        one, other = lt.AdaMod(params), lt.AdaMod(others, offload=True)
+        for p in others:
+            p.grad = torch.zeros_like(p)
+        set_grads_static(others, 1)
+        warm_up(other.step, 2)
+        graph = capture(other.step)
+        set_grads_static(params, 1)
+        one.step()
+        one.step()
+        for t in range(3, 7):
+            set_grads_static(params, t)
+            one.step()
+            set_grads_static(others, t)
+            graph.replay()
+        other.state_dict()
+        self.same(one, params, other, others, "in a graph")
+
+    def test_what_else_reads_states(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            one, params, other, others = self.pair(lt.ScheduleFreeAdamW, dtype)
+            run(one, params, 3)
+            run(other, others, 3)
+            self.assertEqual(one.lr_histogram().eta, other.lr_histogram().eta)
+            for switch in ("eval", "train"):
+                for optimizer in (one, other):
+                    getattr(optimizer, switch)()
+                for p, q in zip(params, others):
+                    self.assert_same(p, q, switch)
+        one, params, other, others = self.pair(lt.Sophia)
+        for t in (1, 2):
+            run(one, params, 1, t)
+            run(other, others, 1, t)
+            one.update_hessian()
+            other.update_hessian()
+        for p, q in zip(params, others):
+            torch.testing.assert_close(p.detach(), q.detach(), rtol=1e-5, atol=1e-7)
 
 
 class Errors(Cuda):

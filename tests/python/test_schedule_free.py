@@ -8,9 +8,11 @@ import importlib
 import unittest
 
 import find_package  # noqa: F401
+import libadamod.numpy as ln
 import libadamod.torch as lt
+import numpy as np
 import torch
-from support import clones, make_params, train
+from support import clones, make_params, set_grads, train
 
 try:
     ports = importlib.import_module("pytorch_optimizer")
@@ -114,6 +116,51 @@ class Evaluating(unittest.TestCase):
         optimizer.train()
         self.assertTrue(all(torch.equal(p, y) for p, y in zip(params, trained)))
         optimizer.step()
+
+
+class Numpy(unittest.TestCase):
+    """The same weights as those of the classes, without a mode."""
+
+    def test_evaluation(self):
+        options = dict(lr=0.1, beta1=0.8, warmup_steps=2)
+        for rule, cls in zip(("schedulefree_adamw", "schedulefree_sgd"), CLASSES):
+            for dtype in (torch.float32, torch.float64, torch.float16):
+                with self.subTest(rule, dtype=dtype):
+                    params = make_params((6, 5), (7,), dtype=dtype)
+                    theirs = dict(betas=(0.8, 0.999)) if cls is lt.ScheduleFreeAdamW else dict(momentum=0.8)
+                    optimizer = cls(params, lr=0.1, warmup_steps=2, **theirs)
+                    arrays = [p.detach().numpy().copy() for p in params]
+                    states = [ln.states(rule, a, **options) for a in arrays]
+                    for a, b in zip(arrays, ln.evaluation(rule, arrays, states, 0, **options)):
+                        self.assertTrue(np.array_equal(a, b))  # there is no average yet
+                    for t in range(1, 5):
+                        set_grads(params, t)
+                        ln.update(rule, arrays, [p.grad.numpy() for p in params], states, t, **options)
+                        optimizer.step()
+                    before = [a.copy() for a in arrays]
+                    found = ln.evaluation(rule, arrays, states, 4, **options)
+                    self.assertTrue(np.array_equal(found[1], ln.evaluation(rule, arrays[1], states[1], 4, **options)))
+                    optimizer.eval()
+                    for p, a, b, old in zip(params, arrays, found, before):
+                        self.assertTrue(np.array_equal(a, old))  # training goes on with what is there
+                        self.assertFalse(np.array_equal(a, b))
+                        least = {torch.float64: 1e-15, torch.float32: 1e-6, torch.float16: 1e-3}[dtype]
+                        np.testing.assert_allclose(b, p.detach().numpy(), rtol=least, atol=least)
+
+    def test_other_rules(self):
+        array = np.ones(3)
+        found = ln.evaluation("adam", array, ln.states("adam", array), 5)
+        self.assertTrue(np.array_equal(found, array) and found is not array)
+
+    def test_messages(self):
+        array = np.ones(3)
+        state = ln.states("schedulefree_sgd", array)
+        with self.assertRaisesRegex(ValueError, "1 parameters and 2 states, expected as many of each"):
+            ln.evaluation("schedulefree_sgd", [array], [state, state], 1)
+        with self.assertRaisesRegex(ValueError, "state has no z"):
+            ln.evaluation("schedulefree_sgd", array, {}, 1)
+        with self.assertRaisesRegex(ValueError, "beta1 is 2"):
+            ln.evaluation("schedulefree_sgd", array, state, 1, beta1=2)
 
 
 if __name__ == "__main__":

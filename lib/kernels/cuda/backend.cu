@@ -160,6 +160,8 @@ static adamod_status check_memory(adamod__device *d, const void *memory) {
     const cudaError_t error = cudaPointerGetAttributes(&found, memory);
     (void)cudaGetLastError();
     if (error == cudaSuccess && found.type == cudaMemoryTypeManaged) return ADAMOD_OK;
+    /* Page-locked host memory that kernels reach by its own address: slow, and meant for states that do not fit. */
+    if (error == cudaSuccess && found.type == cudaMemoryTypeHost && found.devicePointer == memory) return ADAMOD_OK;
     if (error == cudaSuccess && found.type == cudaMemoryTypeDevice) {
         if (found.device == d->index) return ADAMOD_OK;
         return fail(ADAMOD_ERROR_DEVICE, "memory of cuda:%d, expected of cuda:%d (%s)", found.device, d->index,

@@ -10,12 +10,13 @@ SPDX-License-Identifier: MIT
 """
 
 from . import rivals, rules
+from .names import create
 from .optimizer import Optimizer
 from .options import Bounded, Common
 from .rates import Histogram, log_learning_rates
 from .rivals import *
 from .rules import *
 
-__all__ = ["Bounded", "Common", "Histogram", "Optimizer", "log_learning_rates"]
+__all__ = ["Bounded", "Common", "Histogram", "Optimizer", "create", "log_learning_rates"]
 __all__ += rivals.__all__
 __all__ += rules.__all__

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from .. import _c
-from . import counts, q8
+from . import counts, host, q8
 from .settled import Settled, written
 from .sharding import is_distributed, is_flattened, is_spread, local, same_place
 
@@ -206,6 +206,7 @@ class Arrays:
         self.rows = list(self.spans)
         self.sharded = [is_distributed(p) for p in self.params]
         self.spread = [sharded and is_spread(p) for p, sharded in zip(self.params, self.sharded)]
+        self.offload = False  # states are in host memory; see host.py
         self.together = False  # all of the optimizer's are updated whole, since some are spread: the rule couples them
         self.gathers: List[int] = []  # in this step; of these the arrays here have only been checked
         self.collected: List[_c.Statistics] = []  # of their last update
@@ -271,6 +272,11 @@ class Arrays:
             except ValueError as error:
                 raise ValueError(f"group {self.index}: {error}") from None
         self.in_range = True
+
+    def set_offload(self, on: bool) -> None:
+        if on != self.offload:
+            self.forget()
+        self.offload = on
 
     def _set_one(self, name: str, value: Any) -> None:
         choices = self.options[name].choices
@@ -583,6 +589,10 @@ class Arrays:
             raise TypeError(f"{self.name(i)} is {p.dtype}, and states in {state_type} are for real parameters")
         if self.sharded[i] and any(x.is_partial() for x in self.params[i].placements):  # type: ignore[attr-defined]
             raise TypeError(f"{self.name(i)} has a pending sum (Partial), expected Shard or Replicate")
+        if self.sharded[i] and self._offloads(i):
+            raise TypeError(
+                f"{self.name(i)} is a DTensor, and offload=True is for plain tensors: use fully_shard's CPUOffloadPolicy"
+            )
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
             raise RuntimeError(f"{self.name(i)} is expanded: its elements share memory; clone it first")
         if self.facts.shaped and p.dtype in _REAL:
@@ -714,7 +724,8 @@ class Arrays:
         numbers = self._adopted(i, link, wanted._replace(dtype=torch.float32), numbers)
         codes, scale = q8.encode(wanted.name, numbers)
         link.state.update({wanted.name: codes, q8.scale_name(wanted.name): scale})
-        return codes
+        self._adopted(i, link, self._wanted_scale(wanted, link.count), scale)
+        return self._adopted(i, link, wanted, codes)
 
     def _wanted_scale(self, wanted: Wanted, count: int) -> Wanted:
         return Wanted(q8.scale_name(wanted.name), (q8.blocks(count),), (1,), torch.float32, False)
@@ -745,7 +756,11 @@ class Arrays:
         else:
             value = complex(initial, initial) if wanted.dtype in _REAL else initial
             device = local(self.params[i]).device
-            t = torch.empty_strided(wanted.shape, wanted.stride, dtype=wanted.dtype, device=device).fill_(value)
+            if self._offloads(i):
+                t = host.empty(wanted.shape, wanted.stride, wanted.dtype)
+            else:
+                t = torch.empty_strided(wanted.shape, wanted.stride, dtype=wanted.dtype, device=device)
+            t.fill_(value)
         link.state[wanted.name] = t
         return t
 
@@ -756,15 +771,19 @@ class Arrays:
     def _adopted(self, i: int, link: Link, wanted: Wanted, found: Tensor) -> Tensor:
         self._check_found(i, wanted, found)
         here = self._here(i, self.params[i], wanted.name, found) if is_distributed(found) else local(found)
-        device = local(self.params[i]).device
-        fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
+        there = host.is_reached(here) if self._offloads(i) else here.device == local(self.params[i]).device
+        fits = here.dtype is wanted.dtype and there and not here.is_neg() and not here.is_conj()
         as_param = is_distributed(found) and same_place(self.params[i], found)
         placed = as_param or not (self.sharded[i] and wanted.shared)
         if fits and placed and _same_layout(wanted.shape, here.stride(), wanted.stride):
             return found
         t = self._new(i, link, wanted, 0.0)
+        host.wait(self.params[i : i + 1] if here.device != local(self.params[i]).device else ())
         local(t).copy_(here)
         return t
+
+    def _offloads(self, i: int) -> bool:
+        return self.offload and host.is_elsewhere(self.params[i])
 
     def _check_grad(self, i: int, p: Tensor, g: Tensor) -> None:
         """PyTorch sees to it where a gradient is set, but not where the parameter's data, or the gradient's, is."""

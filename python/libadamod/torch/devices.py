@@ -10,6 +10,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from array import array
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -107,6 +108,7 @@ class Handle:
         self.members: Dict[int, Member] = {}
         self.scaling = Scaling()
         self.collecting = False
+        self.clip_norm = math.inf
         self.behind = False  # the device has counted steps that state["step"] does not show
         self.captured: Optional[List[Any]] = None  # what a graph may still use
         _c.check(_c.lib.adamod_set(handle, b"seed", float(seed)))
@@ -272,6 +274,12 @@ class Handle:
         pointers = (None if x is None else ctypes.c_void_p(x.data_ptr()) for x in self.scaling)
         _c.check(_c.lib.adamod_set_scaler(self.handle, *pointers))
 
+    def clip(self, norm: float) -> None:
+        """The norm that the gradients of all parameters are brought down to."""
+        if norm != self.clip_norm:
+            _c.check(_c.lib.adamod_set(self.handle, b"clip_norm", norm))
+            self.clip_norm = norm
+
     def collect(self, on: bool) -> None:
         """Whether steps count the learning rates of single elements."""
         if on == self.collecting:
@@ -350,7 +358,9 @@ class Handles:
         self.by_key: Dict[Tuple[str, str, int], Handle] = {}
         self.kept: List[Handle] = []  # no longer used, except by graphs that were captured with them
 
-    def prepare(self, groups: Sequence[Arrays], scaling: Scaling, collect: bool) -> List[Handle]:
+    def prepare(
+        self, groups: Sequence[Arrays], scaling: Scaling, collect: bool, clip_norm: float = math.inf
+    ) -> List[Handle]:
         """The handles to step, ready for it. They fail here, and before anything has changed, if at all."""
         wanted: Dict[Tuple[str, str, int], List[Arrays]] = {}
         for arrays in groups:
@@ -363,6 +373,7 @@ class Handles:
             for key, members in wanted.items():
                 handle = self._following(key, members)
                 handle.scale(scaling)
+                handle.clip(clip_norm)
                 handle.collect(collect)
                 ready.append(handle)
             return ready

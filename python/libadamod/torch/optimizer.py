@@ -17,6 +17,7 @@ from typing import (
     Iterator,
     List,
     Optional,
+    Sequence,
     Tuple,
     Type,
     TypeVar,
@@ -27,13 +28,14 @@ import torch
 from torch import Tensor
 
 from .. import _c
-from . import checkpoints, counts, q8, whole
+from . import checkpoints, clipping, counts, host, q8, whole
 from .arrays import Arrays, check_groups, device_of, has_nonzero
+from .coupled import Coupled
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, check_beta3, check_group, taken
 from .rates import Histogram, histogram, merged, local_real
 from .settled import Remembered
-from .sharding import made_by_zero
+from .sharding import zero_group
 
 # Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
 _LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
@@ -78,7 +80,7 @@ class Optimizer(torch.optim.Optimizer):
         lr: the learning rate, a number or a tensor.
         betas: decay of the averages of gradients and of squared gradients.
         eps: added to the divisor.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+        common: decay, maximize, clip_value, clip_norm, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule: str
@@ -96,27 +98,30 @@ class Optimizer(torch.optim.Optimizer):
     # where fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
     _step_supports_amp_scaling = False
 
+    # The processes that have the other parameters, where ZeroRedundancyOptimizer made this optimizer.
+    _group: Any = None
+
     def __init__(self, params: Params, defaults: Dict[str, Any], common: Common, decay: Decay = "decoupled") -> None:
         defaults = {
             **defaults,
             "decay": decay,
             "maximize": False,
             "clip_value": math.inf,
+            "clip_norm": math.inf,
             "low_precision": "master",
             "state_type": "auto",
             "min_8bit_size": 4096,
+            "offload": False,
             "seed": 0,
             **self._bound(defaults),
             **taken(type(self), common, "bound" in _option_names(self.rule)),
         }
-        if _c.rule_info(self.rule).couples_arrays and made_by_zero():
-            raise ValueError(
-                f"ZeroRedundancyOptimizer gives each process some of the parameters, and {self.rule} looks at all of "
-                f"them: use {type(self).__name__} without it, or with FSDP2 (fully_shard)"
-            )
         self._arrays: List[Arrays] = []
         self._states = Remembered()
         self._handles = Handles()
+        self._group = zero_group()
+        self._coupled = Coupled(self._group)
+        self._gathering = whole.Gathering()
         self._step_supports_amp_scaling = bool(common.get("fused"))
         super().__init__(params, defaults)
         if "beta3" in common and "bound" not in common:
@@ -139,7 +144,7 @@ class Optimizer(torch.optim.Optimizer):
         values: Dict[str, Any] = {}
         for key in self.defaults:
             names = self._names.get(key) or _LIBRARY_NAMES.get(key, (key,))
-            if names[0] not in known:
+            if names[0] not in known or key == "clip_norm":  # which is of all groups
                 continue
             value = group[key]
             if len(names) == 1:
@@ -161,6 +166,7 @@ class Optimizer(torch.optim.Optimizer):
         index = len(self.param_groups) - 1
         self.param_groups[index].setdefault("step", 0)
         try:
+            clipping.of_groups(self.param_groups)
             self._group_arrays(index, 0)
         except BaseException:
             del self.param_groups[index]
@@ -179,6 +185,7 @@ class Optimizer(torch.optim.Optimizer):
         known = index < len(self._arrays) and self._arrays[index].matches(rule, first, group["params"])
         arrays = self._arrays[index] if known else Arrays(rule, index, first, group["params"])
         arrays.names = group.get("param_names", ())
+        arrays.set_offload(bool(group["offload"]))
         try:
             arrays.set_options(values)
         except (TypeError, ValueError) as error:
@@ -226,9 +233,11 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         scaled = self._scaling(**scaling)
-        on_host = bool(scaled) and any(device_of(p) is None for group in self.param_groups for p in group["params"])
-        if on_host and scaled.found_inf is not None and float(scaled.found_inf) != 0:
+        if scaled.found_inf is not None and self._some_on_host() and float(scaled.found_inf) != 0:
             return loss
+        couples = _c.rule_info(self.rule).couples_arrays
+        if couples and self._coupled.others:
+            self._handles.read_steps()  # it asks for counts of updates
         groups = self._all_arrays()
         makes_states = self._makes_states()
         same_states = self._states.holds(self.state)
@@ -237,13 +246,15 @@ class Optimizer(torch.optim.Optimizer):
         if makes_states:
             for arrays in groups:
                 arrays.leave()
-            whole.make_states(groups, self.state)
+            self._gathering.make_states(groups, self.state)
             return loss
         if not same_states:
             self._states.remember(self.state)
         check_groups(groups)
-        handles = self._handles.prepare(groups, scaled, self._collecting)
-        scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
+        scaled, clip_norm = clipping.clipped(groups, clipping.of_groups(self.param_groups), scaled, self._group)
+        coupled: Sequence[Arrays] = self._coupled.prepare(groups, scaled) if couples else ()
+        handles = self._handles.prepare([*coupled, *groups], scaled, self._collecting, clip_norm)
+        scale = 1.0 / float(scaled.scale) if scaled.scale is not None and self._some_on_host() else 1.0
         for arrays in groups:
             arrays.set_host_values(scale)
         threads = torch.get_num_threads()
@@ -251,20 +262,23 @@ class Optimizer(torch.optim.Optimizer):
             arrays.update(threads, self._collecting)
         for handle in handles:
             handle.step()
-        for arrays in groups:
+        for arrays in (*coupled, *groups):
             arrays.finish()
         if any(arrays.gathers or arrays.collected for arrays in groups):
-            whole.update(groups, self.state, scaled, scale, self._collecting)
+            self._gathering.update(groups, self.state, scaled, scale, self._collecting)
         for group in self.param_groups:
             if group.get("count") == "group":
                 self._count_idle(group)
         return loss
 
+    def _some_on_host(self) -> bool:
+        return any(device_of(p) is None for group in self.param_groups for p in group["params"])
+
     def _makes_states(self) -> bool:
         """Whether this step only creates states: torch.distributed.checkpoint takes one, with zero gradients and a
         learning rate of 0, where there are none. Such a step leaves the parameters alone, though independent decay and
         Adafactor do not depend on lr, and the states are those before the first step."""
-        if any(self.state.values()):
+        if any(self.state.values()) or self._group is not None:  # another process may have some
             return False
         rates = [group.get("lr") for group in self.param_groups]
         if any(lr is None or float(lr) != 0 for lr in rates):
@@ -311,13 +325,19 @@ class Optimizer(torch.optim.Optimizer):
         Each group also has a `step`, the count of its updates at the time of the call, for packages that count there.
         """
         self._handles.read_steps()
+        self._wait()
         for group in self.param_groups:
             states = [self.state[p] for p in group["params"] if p in self.state]
             group["step"] = max((int(state.get("step", 0)) for state in states), default=0)
         return q8.portable(super().state_dict())
 
+    def _wait(self) -> None:
+        """Until states in host memory are those of the last step."""
+        host.wait(p for group in self.param_groups if group["offload"] for p in group["params"])
+
     def __getstate__(self) -> Dict[str, Any]:
         self._handles.read_steps()
+        self._wait()
         own = ("_collecting", "_step_supports_amp_scaling")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
 
@@ -328,8 +348,11 @@ class Optimizer(torch.optim.Optimizer):
             self._handles = Handles()
         super().__setstate__(state)
         self._arrays, self._states = [], Remembered()
+        self._coupled = Coupled(self._group)
+        self._gathering = whole.Gathering()
         for group in self.param_groups:
             group.setdefault("step", 0)
+            group.setdefault("offload", False)
         counts.as_tensors(self.state.values())
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -405,7 +428,7 @@ class Optimizer(torch.optim.Optimizer):
         checkpoints.decay_in_other_words(group)
         for key, value in before.items():
             group.setdefault(key, value)
-        for key in ("state_type", "min_8bit_size"):  # how much memory there is, the checkpoint does not know
+        for key in ("state_type", "min_8bit_size", "offload"):  # how much memory there is, the checkpoint does not know
             group[key] = before[key]
 
     # ---- what no other package shows ----
@@ -434,6 +457,7 @@ class Optimizer(torch.optim.Optimizer):
             raise IndexError(f"group is {group}, expected 0 <= group < {n}")
         groups = range(n) if group is None else [group]
         self._handles.read_steps()
+        self._wait()
         return histogram(self._all_rates(groups)) if self._states_tell_rates else self._collected(groups)
 
     def _collected(self, groups: Iterable[int]) -> Histogram:
@@ -457,7 +481,7 @@ class Optimizer(torch.optim.Optimizer):
                 state = self.state.get(p)
                 if not state or not state.get("step"):
                     continue
-                values = q8.decoded(state)
+                values = host.beside(p, q8.decoded(state))
                 eta, step = self._rates(options, p, values, int(state["step"]))
                 if options.get("bound") == "momental":
                     eta, step = step, torch.minimum(step, self._limits(values, step))

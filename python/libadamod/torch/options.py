@@ -32,12 +32,16 @@ class Common(TypedDict, total=False):
         AdamW) or "independent" (p -= weight_decay * p, whatever the learning rate).
     maximize: maximizes the objective instead of minimizing it.
     clip_value: clamps each element of a gradient to [-clip_value, clip_value].
+    clip_norm: scales all gradients, of all groups together, so that their global norm is at most this; one number for all
+        groups. What torch.nn.utils.clip_grad_norm_ does before a step, in the step.
     low_precision: how bfloat16 and float16 parameters are updated. "master" keeps a float32 copy in the state.
         "stochastic" keeps none and rounds at random, so that small updates act on average.
     state_type: the type of states. "auto" is float32, and float64 for float64 parameters. "bf16" takes half the memory
         and rounds at random. "q8" takes a quarter: 8 bits in blocks of 256 with a scale each; it is for AdaMod, Adam,
         AdamW, SGD and Lion.
     min_8bit_size: with state_type="q8", parameters with fewer elements in this process have states as with "auto".
+    offload: keeps the states of parameters on a GPU in host memory, page-locked, where the GPU reads and writes them over the
+        bus: less GPU memory, slower steps. Without effect for parameters on the CPU.
     seed: of the random rounding.
     capturable, foreach: accepted as in torch.optim, without effect: every step can be captured into a CUDA graph.
     fused: every step is fused. With True, a step also unscales gradients for a GradScaler, as in torch.optim.
@@ -47,9 +51,11 @@ class Common(TypedDict, total=False):
     decay: Decay
     maximize: bool
     clip_value: float
+    clip_norm: float
     low_precision: LowPrecision
     state_type: StateType
     min_8bit_size: int
+    offload: bool
     seed: int
     capturable: bool
     differentiable: bool
@@ -78,6 +84,7 @@ _OTHER_NAMES = {
     "beta1": ("betas", "it is the first of betas"),
     "beta2": ("betas", "it is the second of betas"),
     "clip_lambda": ("clip", "clip=True clips to (t - 1)^0.25, the default there, and clip=False does not clip"),
+    "clip_grad_norm": ("clip_norm", "did you mean 'clip_norm'?"),
     "decouple": _DECAY,
     "decoupled_weight_decay": _DECAY,
     "eps1": ("eps", "it is the first of eps"),
@@ -85,6 +92,8 @@ _OTHER_NAMES = {
     "epsilon": ("eps", "did you mean 'eps'?"),
     "fixed_decay": ("decay", "decay='independent' is what fixed_decay=True means"),
     "learning_rate": ("lr", "did you mean 'lr'?"),
+    "gradient_clip_val": ("clip_norm", "did you mean 'clip_norm'?"),
+    "max_grad_norm": ("clip_norm", "did you mean 'clip_norm'?"),
     "max_precond_dim": ("max_precondition_dim", "did you mean 'max_precondition_dim'?"),
     "no_prox": ("decay", "decay='decoupled', the default, is what no_prox=True means"),
     "weight_decouple": _DECAY,

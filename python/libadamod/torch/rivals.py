@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import checkpoints, rates
+from . import checkpoints, host, rates
 from .checkpoints import Telling
 from .optimizer import Optimizer, numbers
 from .options import OF_OTHERS, Betas, Betas3, Bounded, Common, Params, Rate, own
@@ -358,7 +358,8 @@ _OF_PRODIGYOPT = ("d", "d_max", "d_numerator", "d_denom", "d_hat", "k")
 class Prodigy(Optimizer):
     """Prodigy, Mishchenko and Defazio, arXiv 2306.06101: Adam that estimates its learning rate; as in the authors' package.
 
-    The estimate d is one number for all parameters of all groups on one device. It looks at whole parameters.
+    The estimate d is one number for all parameters: of all groups, devices and, under ZeroRedundancyOptimizer, processes. It
+    looks at whole parameters.
 
     Args, besides those of every Optimizer here:
         lr: factor of d in the learning rate. The authors advise 1, with a schedule that decays it.
@@ -471,10 +472,12 @@ class _ScheduleFree(Optimizer):
     def eval(self) -> None:
         """Puts the weights to evaluate with in the parameters' place. Call train() before the next step."""
         kept = {}
+        self._wait()
         for beta1, p in self._to_switch(True):
-            y = self.state[p].get("master", p)
+            state = host.beside(p, self.state[p])
+            y = state.get("master", p)
             before = p.detach().clone()
-            p.copy_(y + (1 - 1 / beta1) * (self.state[p]["z"].to(y.dtype) - y))
+            p.copy_(y + (1 - 1 / beta1) * (state["z"].to(y.dtype) - y))
             kept[p] = before, p._version
         self._kept = {**self._kept, **kept}
         self._set_mode(False)
@@ -483,10 +486,12 @@ class _ScheduleFree(Optimizer):
     def train(self) -> None:
         """Puts back the weights to train, bit for bit; where they came with a copy or a checkpoint that was made after
         eval(), or have been changed since, computes them."""
+        self._wait()
         for beta1, p in self._to_switch(False):
-            y, version = self._kept.get(p, (self.state[p].get("master"), p._version))
+            state = host.beside(p, self.state[p])
+            y, version = self._kept.get(p, (state.get("master"), p._version))
             if y is None or version != p._version:
-                y = p + (1 - beta1) * (self.state[p]["z"].to(p.dtype) - p)
+                y = p + (1 - beta1) * (state["z"].to(p.dtype) - p)
             p.copy_(y)
         self._kept = {}
         self._set_mode(True)
@@ -641,6 +646,7 @@ class Sophia(Optimizer):
         """Takes the squares of the gradients there are into the estimate; before a parameter's first step, makes its states.
         After a GradScaler's scale(), call its unscale_() first."""
         self._make_states()
+        self._wait()
         place = -1
         for group in self.param_groups:
             beta2 = group["betas"][1]
@@ -652,6 +658,8 @@ class Sophia(Optimizer):
                 hessian = self.state[p]["hessian"]
                 if g.layout is not torch.strided:
                     raise RuntimeError(f"update_hessian: a gradient has layout {g.layout}, expected a dense one")
+                if g.device != hessian.device:  # offload
+                    g = g.to(hessian.device)
                 if g.is_complex():  # as pairs of reals, as in a step
                     hessian, g = torch.view_as_real(hessian), torch.view_as_real(g.resolve_conj())
                 if hessian.dtype is not torch.bfloat16:

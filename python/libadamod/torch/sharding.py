@@ -114,11 +114,13 @@ def is_flattened(p: Tensor) -> bool:
 _ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
 
 
-def made_by_zero() -> bool:
-    """Whether PyTorch's ZeroRedundancyOptimizer is making this optimizer, to give it some of the parameters."""
+def zero_group() -> Any:
+    """The processes among which PyTorch's ZeroRedundancyOptimizer divides the parameters, if it is making this optimizer,
+    to give it some of them; else None."""
     frame: Optional[Any] = sys._getframe() if _ZERO in sys.modules and _processes() > 1 else None
     while frame is not None:
-        if frame.f_globals.get("__name__") == _ZERO:
-            return True
+        if frame.f_globals.get("__name__") == _ZERO and "self" in frame.f_locals:
+            group = getattr(frame.f_locals["self"], "process_group", None)
+            return group if dist.get_world_size(group) > 1 else None
         frame = frame.f_back
-    return False
+    return None

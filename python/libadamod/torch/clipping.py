@@ -1,0 +1,131 @@
+"""clip_norm: gradients of all groups are scaled so that their global norm is at most this.
+
+Where one handle of the library has all parameters, it clips. Otherwise the norm is computed before the step, over devices
+and processes too, and the step scales by it as it does for a GradScaler.
+
+SPDX-License-Identifier: MIT
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .. import _c
+from .arrays import Arrays
+from .devices import Scaling
+from .sharding import is_distributed, is_flattened, local
+
+# A factor below it would be 0 in the type of computation, which the library refuses.
+_LEAST = {torch.float64: 1e-300, torch.complex128: 1e-300}
+
+
+class Clipped(NamedTuple):
+    scaling: Scaling  # with what brings the norm down in its scale
+    by_handle: float  # what the only handle has to clip to
+
+
+def check(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"clip_norm is {value!r}, expected a number") from None
+    if not number > 0:
+        raise ValueError(f"clip_norm is {number:g}, expected 0 < clip_norm <= inf")
+    return number
+
+
+def of_groups(groups: Sequence[Dict[str, Any]]) -> float:
+    """The norm that all groups have."""
+    values = [check(group["clip_norm"]) for group in groups]
+    for index, value in enumerate(values):
+        if value != values[0]:
+            raise ValueError(
+                f"clip_norm is {value:g} in group {index} and {values[0]:g} in group 0: it is one number for all groups"
+            )
+    return values[0] if values else math.inf
+
+
+def _with_grads(groups: Sequence[Arrays]) -> List[Tensor]:
+    """The parameters that this step updates, none of which is a part that nothing tells the rest of."""
+    found = []
+    for arrays in groups:
+        for i in sorted([link.index for link in arrays.active] + arrays.gathers):
+            if is_flattened(arrays.params[i]):
+                raise TypeError(
+                    f"{arrays.name(i)} is flattened by FSDP1 (FullyShardedDataParallel), and clip_norm needs the norm of "
+                    f"all parts: use clip_grad_norm_ of the model, or FSDP2 (fully_shard)"
+                )
+            found.append(arrays.params[i])
+    return found
+
+
+def _host_norm(groups: Sequence[Arrays]) -> float:
+    rows = [arrays.rows[link.index] for arrays in groups for link in arrays.active]
+    elements = sum(row.count for row in rows)
+    out = ctypes.c_double()
+    spans = (_c.Span * len(rows))(*rows)
+    _c.check(_c.lib.adamod_norm(spans, len(rows), _c.pool_for(elements, torch.get_num_threads()), ctypes.byref(out)))
+    return out.value
+
+
+def _numbers(g: Tensor) -> Tensor:
+    g = local(g.detach())
+    if g.layout is torch.sparse_coo:
+        g = g.coalesce().values()
+    return torch.view_as_real(g.resolve_conj()) if g.is_complex() else g
+
+
+def _norm(params: Sequence[Tensor], group: Any) -> Tensor:
+    """The global norm, which all processes come to; those that have a parameter whole have it alike."""
+    device = local(params[0]).device if params else torch.device("cpu")
+    if not params and group is not None and dist.get_backend(group) == "nccl":
+        device = torch.device("cuda", torch.cuda.current_device())
+    sums: Dict[Tuple[Any, ...], Tuple[Any, Tensor]] = {}  # of squares, by the mesh and its dimensions that divide
+    for p in params:
+        g: Any = p.grad
+        mesh, dims = None, ()
+        if is_distributed(p):
+            mesh = p.device_mesh  # type: ignore[attr-defined]
+            places = p.placements  # type: ignore[attr-defined]
+            g = g if tuple(g.placements) == tuple(places) else g.redistribute(mesh, places)
+            dims = tuple(d for d, place in enumerate(places) if not place.is_replicate())
+        square = torch.linalg.vector_norm(_numbers(g), dtype=torch.float64).square().to(device)
+        key = (id(mesh), *dims)
+        sums[key] = mesh, sums[key][1] + square if key in sums else square
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for (_, *dims), (mesh, square) in sums.items():
+        for dim in dims:
+            dist.all_reduce(square, group=mesh.get_group(dim))
+        total = total + square
+    if group is not None:
+        dist.all_reduce(total, group=group)
+    return total.sqrt()
+
+
+def clipped(groups: Sequence[Arrays], clip_norm: float, scaling: Scaling, group: Any) -> Clipped:
+    """How a step clips that is about to update what the groups have found. group: of processes, each of which has some
+    parameters; None: there are no others."""
+    if clip_norm == math.inf:
+        return Clipped(scaling, math.inf)
+    params = _with_grads(groups)
+    apart = group is not None or any(map(is_distributed, params))
+    handles = {(link.device, a.hyper.rule, a.values["seed"]) for a in groups for link in a.active if link.device}
+    on_host = any(link.device is None for arrays in groups for link in arrays.active)
+    if not apart and len(handles) == 1 and not on_host:
+        return Clipped(scaling, clip_norm)
+    base = 1.0 if scaling.scale is None else scaling.scale
+    if not apart and not handles:
+        base = float(base)
+        norm = _host_norm(groups) / base
+        least = min((_LEAST.get(p.dtype, 1e-37) for p in params), default=1.0)
+        factor = max(clip_norm / norm, least) if norm > clip_norm else 1.0
+        return Clipped(Scaling(base / factor, scaling.found_inf), math.inf)
+    norm_here = _norm(params, group)
+    scale = torch.as_tensor(base, dtype=torch.float64).to(norm_here.device)
+    return Clipped(Scaling(scale * (norm_here / scale / clip_norm).clamp(min=1), scaling.found_inf), math.inf)
