@@ -118,7 +118,9 @@ def _gpus_by_nvidia_smi():
         found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return re.findall(r"^\s*(\d+)\.\d+\s*$", found.stdout.decode(errors="replace"), re.M) if found.returncode == 0 else []
+    if found.returncode != 0:
+        return []
+    return re.findall(r"^\s*(\d+)\.\d+\s*$", found.stdout.decode(errors="replace"), re.M)
 
 
 def _gpus_by_driver():
@@ -137,8 +139,8 @@ def _gpus_by_driver():
 
 
 def _architectures(majors):
-    """What CMake calls the GPUs of these compute capabilities, as far as the kernels support them; 100 has PTX too, for
-    GPUs that come later."""
+    """What CMake calls the GPUs of these compute capabilities, where the kernels support them; 100 has PTX too, for GPUs
+    that come later."""
     kinds = {8: "80-real", 9: "90-real"}
     wanted = {kinds.get(int(major), "100") for major in majors if int(major) >= 8}
     return sorted(wanted, key=lambda name: int(name.split("-")[0]))
@@ -176,7 +178,8 @@ def _tell_plan(cuda, kinds, why):
 def _run(*command, watch=None):
     """Runs a command, whose lines are printed, and shown to watch."""
     print("+", *command, flush=True)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace")
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(command, universal_newlines=True, errors="replace", **pipes)
     for line in process.stdout:
         print(line, end="", flush=True)
         if watch is not None:

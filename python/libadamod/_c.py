@@ -388,7 +388,7 @@ def check_groups(hypers: Sequence[Hyper], spans: Sequence[Span]) -> None:
     check(lib.adamod_check(handles, (Span * n)(*spans), n))
 
 
-def to_evaluate(rule: str, options: Dict[str, Any], spans: "Sequence[Span]") -> None:
+def to_evaluate(rule: str, options: Dict[str, Any], spans: "ctypes.Array[Span]") -> None:
     """Makes the parameters of spans, which have had an update, the weights to evaluate with."""
     handle = c_void_p()
     check(lib.adamod_create_on(byref(handle), rule.encode(), b"cpu"))

@@ -19,7 +19,10 @@ from .torch.names import classes
 from .torch.optimizer import Optimizer
 
 try:
-    from timm.optim._optim_factory import OptimInfo, default_registry
+    from timm.optim._optim_factory import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        OptimInfo,
+        default_registry,
+    )
 except ImportError as error:
     raise ImportError(f"libadamod.timm needs timm 1.0.12 or later: {error}") from None
 

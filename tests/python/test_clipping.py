@@ -155,7 +155,7 @@ class OneProcess(unittest.TestCase):
             with self.assertRaisesRegex(error, "clip_norm is "):
                 lt.AdaMod(params, clip_norm=value)
         each = [{"params": params[:1], "clip_norm": 1.0}, {"params": params[1:]}]
-        with self.assertRaisesRegex(ValueError, "clip_norm is inf in group 1 and 1 in group 0: it is one number for all"):
+        with self.assertRaisesRegex(ValueError, "clip_norm is inf in group 1 and 1 in group 0: it is one number for"):
             lt.AdaMod(each)
         with self.assertRaisesRegex(TypeError, "no option 'max_grad_norm': did you mean 'clip_norm'"):
             lt.AdaMod(params, max_grad_norm=1.0)
@@ -180,7 +180,7 @@ def begin():
 def sharded(rank):
     """DTensors, in parts and whole, beside tensors that are none; with gradients that are sums still to be made."""
     one, both = init_device_mesh("cpu", (2,)), init_device_mesh("cpu", (2, 1))
-    for make in (lambda p, **o: lt.SGD(p, lr=0.1, **o), lambda p, **o: lt.LAMB(p, lr=0.1, **o), lambda p, **o: lt.Muon(p, **o)):
+    for make in (lt.SGD, lt.LAMB, lt.Muon):
         plain = [nn.Parameter(t) for t in begin()]
         a, b, c, d = begin()
         spread = [

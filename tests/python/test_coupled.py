@@ -1,6 +1,6 @@
 """Prodigy where two handles of the library have its parameters, as on two devices: d is one number for all of them.
 
-Groups with different seeds have handles of their own, on the CPU too. The seed itself has no effect on float32 and float64.
+Groups with different seeds have handles of their own, on the CPU too. The seed itself has no effect on what is here.
 
 SPDX-License-Identifier: MIT
 """

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: MIT
 """
 
+import importlib.util
 import math
 import unittest
 
@@ -25,7 +26,17 @@ class Errors(unittest.TestCase):
         pair = TwoTensor(torch.ones(3), torch.ones(3))
         p = torch.nn.Parameter(pair.clone())
         p.grad = pair
-        self.refused(TypeError, "parameter 0 of group 0 is a TwoTensor, a class without memory of its own", lt.AdamW([p]).step)
+        self.refused(TypeError, "parameter 0 of group 0 is of class torch.TwoTensor, without memory of its own", lt.AdamW([p]).step)
+
+    @unittest.skipUnless(importlib.util.find_spec("torchao"), "torchao is not installed")
+    def test_weights_of_torchao(self):
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64))
+        quantize_(model, Int8WeightOnlyConfig())
+        model[0].weight.requires_grad_()
+        model[0].weight.grad = torch.zeros(64, 64)
+        self.refused(TypeError, "parameter 0 of group 0 is of class torchao.Int8Tensor", lt.AdamW(model.parameters()).step)
 
     def test_options_are_named_as_arguments_are(self):
         p = make_params((3,))

@@ -23,7 +23,8 @@ class Create(unittest.TestCase):
 
     def test_options(self):
         params = make_params((2,), (3,))
-        optimizer = lt.create("adamw", [{"params": params[:1]}, {"params": params[1:], "lr": 0.5}], lr=0.1, clip_norm=1.0)
+        groups = [{"params": params[:1]}, {"params": params[1:], "lr": 0.5}]
+        optimizer = lt.create("adamw", groups, lr=0.1, clip_norm=1.0)
         self.assertEqual([group["lr"] for group in optimizer.param_groups], [0.1, 0.5])
         self.assertEqual(optimizer.param_groups[0]["weight_decay"], 1e-2)
         with self.assertRaisesRegex(TypeError, "AdamW has no option 'learning_rate': did you mean 'lr'"):

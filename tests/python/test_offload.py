@@ -1,5 +1,5 @@
-"""States in host memory. Without a GPU the host's own memory stands for what a GPU reaches: what is tested is which tensors
-are made there, and that they stay there. test_cuda.py has the rest.
+"""States in host memory. Without a GPU the host's own memory stands for what a GPU reaches: what is tested is which
+tensors are made there, and that they stay there. test_cuda.py has the rest.
 
 SPDX-License-Identifier: MIT
 """

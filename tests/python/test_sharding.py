@@ -364,7 +364,8 @@ def zero_prodigy(rank):
         results = []
         for zero in (False, True):
             model = network()
-            some = [{"params": list(model[0].parameters())}, {"params": list(model[2].parameters()), "weight_decay": 0.2}]
+            first, last = (list(model[i].parameters()) for i in (0, 2))
+            some = [{"params": first}, {"params": last, "weight_decay": 0.2}]
             arguments = dict(d0=1e-5, **options)
             optimizer = (
                 ZeroRedundancyOptimizer(some, optimizer_class=lt.Prodigy, **arguments)
@@ -421,7 +422,7 @@ class Sharding(unittest.TestCase):
         run(zero)
 
 
-@unittest.skipUnless(HAS_DTENSOR and dist.is_available() and dist.is_gloo_available(), "this PyTorch has no DTensors or no gloo")
+@unittest.skipUnless(HAS_DTENSOR and dist.is_gloo_available(), "this PyTorch has no DTensors or no gloo")
 class Handles(unittest.TestCase):
     """A step that gathers, with parameters that are updated by a handle, as on a GPU; one process that takes its whole
     parameters for parts."""
@@ -437,8 +438,7 @@ class Handles(unittest.TestCase):
 
     def made(self, name, gathered):
         """How many handles five steps make, and what is trained."""
-        params = [nn.Parameter(distribute_tensor(t, init_device_mesh("cpu", (1,)), [Shard(0)])) for t in begin(torch.float32)]
-        optimizer = RULES[name](params)
+        params, optimizer = spread(RULES[name], torch.float32, init_device_mesh("cpu", (1,)), first_dimension)
         new, count = devices.Handle.__init__, [0]
 
         def counted(*arguments):
@@ -476,8 +476,7 @@ class Handles(unittest.TestCase):
                     self.assertTrue(all(torch.equal(p, q) for p, q in zip(found, expected)))
 
     def test_no_memory_is_kept(self):
-        params = [nn.Parameter(distribute_tensor(t, init_device_mesh("cpu", (1,)), [Shard(0)])) for t in begin(torch.float32)]
-        optimizer = lt.LAMB(params)
+        params, optimizer = spread(lt.LAMB, torch.float32, init_device_mesh("cpu", (1,)), first_dimension)
         steps(optimizer, params, 1, 3, as_parameter)
         (together,) = optimizer._gathering.known.values()
         for arrays in together.wholes:

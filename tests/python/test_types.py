@@ -24,7 +24,7 @@ RIGHT = """\
 import torch
 from typing import Optional
 
-from libadamod.torch import SGD, Adafactor, Adam, AdaMod, Common, Optimizer
+from libadamod.torch import SGD, Adafactor, Adam, AdaMod, Common, Optimizer, create
 from libadamod.torch.options import Decay
 
 model = torch.nn.Linear(3, 2)
@@ -32,8 +32,9 @@ named = AdaMod(model.named_parameters(), lr=1e-3, betas=(0.9, 0.999), beta3=0.99
 plain = AdaMod(model.parameters(), lr=torch.tensor(0.1), flavour="published", fused=True, foreach=None)
 groups = Adam([{"params": model.parameters(), "lr": 0.1}], amsgrad=True, low_precision="stochastic")
 factors = Adafactor(model.parameters(), eps=(1e-30, 1e-3), beta1=None, lr=None, decay_rate=-0.8)
-shared: Common = {"maximize": True, "seed": 1, "clip_value": 1.0}
+shared: Common = {"maximize": True, "seed": 1, "clip_value": 1.0, "clip_norm": 1.0, "offload": True}
 one: Optimizer = SGD(model.parameters(), momentum=0.9, **shared)
+by_name: Optimizer = create("adamw", model.named_parameters(), lr=1e-3)
 
 
 def loss() -> torch.Tensor:
@@ -62,7 +63,7 @@ named.load_state_dict(named.state_dict())
 
 WRONG = """\
 import torch
-from libadamod.torch import AdaMod, AdaShift, SGD
+from libadamod.torch import AdaMod, AdaShift, SGD, create
 
 params = [torch.nn.Parameter(torch.ones(2))]
 AdaMod(params, flavor="paper")
@@ -72,6 +73,8 @@ SGD(params, state_type="int8")
 AdaMod(params, low_precision="none")
 AdaShift(params, spatial="mean")
 AdaMod(params, betas=0.9)
+AdaMod(params, clip_norm="1")
+create(params, "adamod")
 AdaMod(["weight"])
 x: float = AdaMod(params).step()
 AdaMod(params).step(found=1)

@@ -57,6 +57,11 @@ def is_wrapper(t: Tensor) -> bool:
     return hasattr(type(t), "__tensor_flatten__")
 
 
+def _class_name(t: Tensor) -> str:
+    """With the package that it is of: torchao.Int8Tensor."""
+    return f"{type(t).__module__.split('.')[0]}.{type(t).__name__}"
+
+
 def _without_values(t: Tensor) -> str:
     if is_fake(t):
         return "is a FakeTensor: a step calls compiled code, which cannot be traced and needs tensors that have memory"
@@ -571,7 +576,9 @@ class Arrays:
     def _check_param(self, i: int, p: Tensor, real: torch.dtype) -> None:
         rule = self.hyper.rule
         if is_wrapper(p) and not p.is_nested:
-            raise TypeError(f"{self.name(i)} is a {type(p).__name__}, a class without memory of its own: expected a plain tensor")
+            raise TypeError(
+                f"{self.name(i)} is of class {_class_name(p)}, without memory of its own: expected a plain tensor"
+            )
         if p.is_nested:
             raise RuntimeError(f"{self.name(i)} is a nested tensor, expected a dense one: make each part a parameter")
         if p.layout is not torch.strided:
@@ -790,7 +797,7 @@ class Arrays:
         if g.is_nested:
             raise RuntimeError(f"{self.name(i)} has a nested gradient, expected a dense one: use to_padded_tensor()")
         if is_wrapper(g) and not is_wrapper(p):
-            kind = type(g).__name__
+            kind = _class_name(g)
             raise TypeError(f"{self.name(i)} has a gradient of class {kind}, without memory of its own: expected a plain tensor")
         if g.is_mkldnn:
             raise RuntimeError(f"{self.name(i)} has a gradient in MKL-DNN's layout, expected a dense one: use to_dense()")

@@ -1,7 +1,7 @@
 """clip_norm: gradients of all groups are scaled so that their global norm is at most this.
 
-Where one handle of the library has all parameters, it clips. Otherwise the norm is computed before the step, over devices
-and processes too, and the step scales by it as it does for a GradScaler.
+Where one handle of the library has all parameters, it clips. Otherwise the norm is computed before the step, over
+devices and processes too, and the step scales by it as it does for a GradScaler.
 
 SPDX-License-Identifier: MIT
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 from .. import _c
 from .arrays import Arrays
 from .devices import Scaling
-from .sharding import is_distributed, is_flattened, local
+from .sharding import is_distributed, is_flattened, local, same_place
 
 # A factor below it would be 0 in the type of computation, which the library refuses.
 _LEAST = {torch.float64: 1e-300, torch.complex128: 1e-300}
@@ -42,7 +42,7 @@ def check(value: Any) -> float:
 
 def of_groups(groups: Sequence[Dict[str, Any]]) -> float:
     """The norm that all groups have."""
-    values = [check(group["clip_norm"]) for group in groups]
+    values = [check(group.get("clip_norm", math.inf)) for group in groups]
     for index, value in enumerate(values):
         if value != values[0]:
             raise ValueError(
@@ -58,8 +58,8 @@ def _with_grads(groups: Sequence[Arrays]) -> List[Tensor]:
         for i in sorted([link.index for link in arrays.active] + arrays.gathers):
             if is_flattened(arrays.params[i]):
                 raise TypeError(
-                    f"{arrays.name(i)} is flattened by FSDP1 (FullyShardedDataParallel), and clip_norm needs the norm of "
-                    f"all parts: use clip_grad_norm_ of the model, or FSDP2 (fully_shard)"
+                    f"{arrays.name(i)} is flattened by FSDP1 (FullyShardedDataParallel), and clip_norm needs the norm "
+                    f"of all parts: use clip_grad_norm_ of the model, or FSDP2 (fully_shard)"
                 )
             found.append(arrays.params[i])
     return found
@@ -88,13 +88,13 @@ def _norm(params: Sequence[Tensor], group: Any) -> Tensor:
         device = torch.device("cuda", torch.cuda.current_device())
     sums: Dict[Tuple[Any, ...], Tuple[Any, Tensor]] = {}  # of squares, by the mesh and its dimensions that divide
     for p in params:
-        g: Any = p.grad
-        mesh, dims = None, ()
-        if is_distributed(p):
-            mesh = p.device_mesh  # type: ignore[attr-defined]
-            places = p.placements  # type: ignore[attr-defined]
-            g = g if tuple(g.placements) == tuple(places) else g.redistribute(mesh, places)
-            dims = tuple(d for d, place in enumerate(places) if not place.is_replicate())
+        d: Any = p
+        g = d.grad
+        mesh, dims = None, []
+        if is_distributed(d):
+            mesh = d.device_mesh
+            g = g if same_place(d, g) else g.redistribute(mesh, d.placements)
+            dims = [dim for dim, place in enumerate(d.placements) if not place.is_replicate()]
         square = torch.linalg.vector_norm(_numbers(g), dtype=torch.float64).square().to(device)
         key = (id(mesh), *dims)
         sums[key] = mesh, sums[key][1] + square if key in sums else square

@@ -5,8 +5,8 @@ d is one number for all parameters, estimated from two sums over them (rules/pro
 
     along = sum of g (p0 - p), for each parameter times high = d^2 / d0 lr        size = sum of |s|, after this update
 
-The library computes both for the parameters of a call. What they are of all others comes as one more parameter of that
-call, of a single float64, whose gradient and p0 are such that its own two sums are those. It has an update more than all
+The library computes both for the parameters of a call. The sums of all others come as one more parameter of that call,
+of a single float64, whose gradient and p0 are such that its own two sums are those. It has an update more than all
 others, so the library also reads d there.
 
 SPDX-License-Identifier: MIT
@@ -61,7 +61,8 @@ class Others(Arrays):
         grad = size / high * (1.0 if scale is None else torch.as_tensor(scale).to(size))
         self.params[0].zero_()
         self.params[0].grad = grad.reshape(1)
-        begin = {"p0": along / size.where(size != 0, torch.ones_like(size)), "d": d, "d_max": most, "d_numerator": numerator}
+        p0 = along / size.where(size != 0, torch.ones_like(size))
+        begin = {"p0": p0, "d": d, "d_max": most, "d_numerator": numerator}
         if "p0" not in self.state:
             self.prepare({self.params[0]: self.state})
             self.leave()
@@ -125,7 +126,7 @@ class Coupled:
             return []
         for device, _ in parts:
             if capturing(device):
-                raise RuntimeError(f"{device}: Prodigy's d is of parameters elsewhere too: such a step cannot be captured")
+                raise RuntimeError(f"{device}: Prodigy's d depends on parameters elsewhere: the step cannot be captured")
         d0 = float(groups[0].values["d0"])
         numbers = self._numbers(parts, d0, self._device(groups))
         sums = {key: self._part_sums(part, numbers[0], d0, scaling.scale) for key, part in parts.items()}

@@ -1,7 +1,7 @@
 """States in host memory, of parameters on a GPU (offload=True).
 
-They are in page-locked memory, where the kernels reach them over the bus by the addresses that they have on the host. So a
-step works on them as on any others. The host must wait for the GPU before it reads or writes them itself.
+They are in page-locked memory, where the kernels reach them over the bus by the addresses that they have on the host. So
+a step works on them as on any others. The host must wait for the GPU before it reads or writes them itself.
 
 SPDX-License-Identifier: MIT
 """

@@ -36,4 +36,4 @@ def create(name: str, params: Params, **options: Any) -> Optimizer:
         near = difflib.get_close_matches(name.lower(), known, 1, 0.6)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
         raise ValueError(f"there is no optimizer '{name}': {hint}")
-    return cls(params, **options)  # type: ignore[arg-type]
+    return cls(params, **options)

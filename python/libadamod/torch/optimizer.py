@@ -185,7 +185,7 @@ class Optimizer(torch.optim.Optimizer):
         known = index < len(self._arrays) and self._arrays[index].matches(rule, first, group["params"])
         arrays = self._arrays[index] if known else Arrays(rule, index, first, group["params"])
         arrays.names = group.get("param_names", ())
-        arrays.set_offload(bool(group["offload"]))
+        arrays.set_offload(bool(group.get("offload")))
         try:
             arrays.set_options(values)
         except (TypeError, ValueError) as error:
@@ -333,7 +333,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _wait(self) -> None:
         """Until states in host memory are those of the last step."""
-        host.wait(p for group in self.param_groups if group["offload"] for p in group["params"])
+        host.wait(p for group in self.param_groups if group.get("offload") for p in group["params"])
 
     def __getstate__(self) -> Dict[str, Any]:
         self._handles.read_steps()
@@ -352,7 +352,6 @@ class Optimizer(torch.optim.Optimizer):
         self._gathering = whole.Gathering()
         for group in self.param_groups:
             group.setdefault("step", 0)
-            group.setdefault("offload", False)
         counts.as_tensors(self.state.values())
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:

@@ -32,16 +32,16 @@ class Common(TypedDict, total=False):
         AdamW) or "independent" (p -= weight_decay * p, whatever the learning rate).
     maximize: maximizes the objective instead of minimizing it.
     clip_value: clamps each element of a gradient to [-clip_value, clip_value].
-    clip_norm: scales all gradients, of all groups together, so that their global norm is at most this; one number for all
-        groups. What torch.nn.utils.clip_grad_norm_ does before a step, in the step.
+    clip_norm: scales the gradients of all groups together, so that their global norm is at most this; one number for
+        all groups. What torch.nn.utils.clip_grad_norm_ does before a step, in the step.
     low_precision: how bfloat16 and float16 parameters are updated. "master" keeps a float32 copy in the state.
         "stochastic" keeps none and rounds at random, so that small updates act on average.
     state_type: the type of states. "auto" is float32, and float64 for float64 parameters. "bf16" takes half the memory
         and rounds at random. "q8" takes a quarter: 8 bits in blocks of 256 with a scale each; it is for AdaMod, Adam,
         AdamW, SGD and Lion.
     min_8bit_size: with state_type="q8", parameters with fewer elements in this process have states as with "auto".
-    offload: keeps the states of parameters on a GPU in host memory, page-locked, where the GPU reads and writes them over the
-        bus: less GPU memory, slower steps. Without effect for parameters on the CPU.
+    offload: keeps the states of parameters on a GPU in host memory, page-locked, where the GPU reads and writes them
+        over the bus: less GPU memory, slower steps. Without effect for parameters on the CPU.
     seed: of the random rounding.
     capturable, foreach: accepted as in torch.optim, without effect: every step can be captured into a CUDA graph.
     fused: every step is fused. With True, a step also unscales gradients for a GradScaler, as in torch.optim.

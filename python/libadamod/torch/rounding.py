@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .arrays import local
+from .sharding import local
 
 
 def _signed(n: int) -> int:

@@ -76,7 +76,8 @@ class Stack:
 
     def __init__(self, tensors: Dict[str, Tensor]) -> None:
         self.tensors = tensors
-        self.like: Any = next(iter(tensors.values()))
+        each: Any = tensors.values()
+        self.like = next(iter(each))
         here = torch.stack([local(t.detach()) for t in tensors.values()])
         places = [_one_later(place) for place in self.like.placements]
         shape = torch.Size((len(tensors), *self.like.shape))
@@ -115,8 +116,8 @@ _ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
 
 
 def zero_group() -> Any:
-    """The processes among which PyTorch's ZeroRedundancyOptimizer divides the parameters, if it is making this optimizer,
-    to give it some of them; else None."""
+    """The processes among which PyTorch's ZeroRedundancyOptimizer divides the parameters, if it is making this
+    optimizer, to give it some of them; else None."""
     frame: Optional[Any] = sys._getframe() if _ZERO in sys.modules and _processes() > 1 else None
     while frame is not None:
         if frame.f_globals.get("__name__") == _ZERO and "self" in frame.f_locals:
