@@ -120,8 +120,9 @@ def zero_group() -> Any:
     optimizer, to give it some of them; else None."""
     frame: Optional[Any] = sys._getframe() if _ZERO in sys.modules and _processes() > 1 else None
     while frame is not None:
-        if frame.f_globals.get("__name__") == _ZERO and "self" in frame.f_locals:
-            group = getattr(frame.f_locals["self"], "process_group", None)
+        maker = frame.f_locals.get("self") if frame.f_globals.get("__name__") == _ZERO else None
+        group = getattr(maker, "process_group", None)
+        if group is not None:
             return group if dist.get_world_size(group) > 1 else None
         frame = frame.f_back
     return None
