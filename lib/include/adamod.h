@@ -535,8 +535,8 @@ ADAMOD_API adamod_status adamod_update_collect(const adamod_hyper *h, const adam
                                                adamod_pool *pool, adamod_statistics *out);
 
 /* Convert a state of count elements to 8 bits and back, on the host. index is its place in adamod_span.state; only
- * state 0 has a sign. Encoding rounds to nearest, while an update rounds at random. Encoding decoded values is exact.
- * An infinity becomes the largest number, 3.19e38. A NaN makes its whole block NaN: the scale is a NaN. */
+ * state 0 has a sign. Encoding rounds to nearest, while an update rounds at random. Encoding decoded values is exact,
+ * and a zero stays zero. An infinity becomes the largest number, 3.19e38. A NaN makes its whole block NaN: the scale is a NaN. */
 ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales);
 ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
                                           float *values);

@@ -37,6 +37,7 @@ typedef enum rule_id {
     X(beta2c)                                                                                                          \
     X(beta3) /* of the momental bound */                                                                               \
     X(beta3c)                                                                                                          \
+    X(idle)  /* the bound's average stays 0 up to this: 0 with skip_idle, else -infinity */                            \
     X(beta4) /* of a rule's third average */                                                                           \
     X(beta4c)                                                                                                          \
     X(eps)                                                                                                             \
@@ -60,13 +61,17 @@ typedef struct adamod__coef_f32 {
 } adamod__coef_f32;
 
 /* Words of rules/, for C and CUDA. BOUND, in a formula after x.eta, sets x.step: to x.eta, or with the momental bound to the
- * lesser of x.eta and its running average, which is the given state. */
-#define BOUND(state)                                                                                                   \
+ * lesser of x.eta and its running average, which is the given state. With skip_idle, the average begins when x.v is no longer
+ * 0; BOUND_SINCE names something else that is 0 without a gradient. */
+#define BOUND(state) BOUND_SINCE(state, x.v)
+#define BOUND_SINCE(state, seen)                                                                                       \
     x.step = x.eta;                                                                                                    \
     if (bounded) {                                                                                                     \
-        x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
+        x.state = ZERO_UP_TO(k->idle, seen, k->beta3 * x.state + k->beta3c * x.eta);                                   \
         x.step = LESSER(x.state, x.eta);                                                                               \
     }
+/* What is 0 until an element has a gradient, for rules that add eps to v. */
+#define SEEN(state) (GREATER(x.g, -x.g) + x.state)
 /* The kernels of a rule with one formula: without the bound, and with it, for which bound_state has the average. */
 #define BOUNDABLE(name, states, bound_state)                                                                           \
     KERNEL(name, states)                                                                                               \
@@ -116,7 +121,8 @@ typedef struct real_kernels {
     /* For drivers: out = g * (row / sqrt(column)); sum[i] += g[i]^2 */
     void (*factored)(void *out, const void *g, const void *column, size_t n, double row);
     void (*add_squares)(double *sum, const void *g, size_t n);
-    /* The momental bound: s = beta3 s + (1 - beta3) eta, step = the lesser of s and eta, u = g * step */
+    /* The momental bound: s = beta3 s + (1 - beta3) eta, but 0 where |g| + s <= idle; step = the lesser of s and eta,
+     * u = g * step */
     void (*bound)(void *u, void *step, void *s, const void *g, const void *eta, size_t n, const adamod__coef_f64 *c);
     /* For products (matmul.c): c = beta c + a b, in the order of k, every step a fused multiply-add. c has tile_rows rows
      * of tile_cols, ld apart; a is [k][tile_rows], b [k][tile_cols]. beta 0: c is not read. */
@@ -130,9 +136,9 @@ typedef struct real_kernels {
      * half.h. */
     void (*store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot);
     void (*store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot);
-    /* State number state in 8 bits (q8.h), from the beginning of a block of the codes on. */
-    void (*load_q8)(void *out, const uint8_t *codes, const float *scales, size_t n, int state);
-    void (*store_q8)(uint8_t *codes, float *scales, const void *in, size_t n, int state, uint32_t key);
+    /* A state in 8 bits of a kind (q8.h), from the beginning of a block of the codes on. */
+    void (*load_q8)(void *out, const uint8_t *codes, const float *scales, size_t n, int kind);
+    void (*store_q8)(uint8_t *codes, float *scales, const void *in, size_t n, int kind, uint32_t key, int slot);
 } real_kernels;
 
 typedef struct kernel_set {

@@ -1,8 +1,8 @@
 /* States in 8 bits: codes in blocks of Q8_BLOCK, and for each block a scale, a power of two.
  *
  * A code is a small floating-point number: 3 bits after the leading one, and an exponent of 5 bits, or of 4 and a sign
- * for state 0, an average of gradients. As with IEEE numbers, those of the least exponent have no leading one, so code 0
- * is zero. The scale is the least number of the greatest exponent: codes reach down to 1e-10 of it, in state 0 to 8e-6.
+ * for averages of gradients. As with IEEE numbers, those of the least exponent have no leading one, so code 0 is zero. The
+ * scale is the least number of the greatest exponent: codes reach down to 1e-10 of it, those with a sign to 8e-6.
  *
  * Scaled by a power of two, an f32 has the bits of its code from Q8_SHIFT on: its code is made by adding random bits and
  * cutting off the rest. Rounding at random makes small changes act on average; to nearest, averages with beta 0.999
@@ -13,6 +13,19 @@
 #include "kernels/half.h"
 
 enum { Q8_BLOCK = 256, Q8_SHIFT = 20 };
+
+/* Kinds of states. Of squares and learning rates, none becomes 0 beside larger ones: dividing by the root of zero would be
+ * worse than a small error. */
+enum {
+    Q8_SIGNED,
+    Q8_POSITIVE,
+    Q8_WITH_ZEROS /* positive, but what is 0 already stays so: see skip_idle */
+};
+
+/* The kind of state i; has_sign: a bit for each state. */
+static ADAMOD__DEVICE inline int adamod__q8_kind(unsigned has_sign, int i, int zeros) {
+    return has_sign >> i & 1 ? Q8_SIGNED : zeros ? Q8_WITH_ZEROS : Q8_POSITIVE;
+}
 
 /* The bits of the largest number that has a code, 1.875 * 2^127. */
 #define Q8_MOST 0x7f700000u
@@ -41,11 +54,11 @@ typedef struct q8_block {
     uint32_t lost; /* the scale is a NaN */
 } q8_block;
 
-static ADAMOD__DEVICE inline q8_block adamod__q8_block(float scale, int state) {
+static ADAMOD__DEVICE inline q8_block adamod__q8_block(float scale, int kind) {
     q8_block b;
     const float least = 0x1p-96f;
-    b.unit = scale * (state == 0 ? 0x1p-14f : 0x1p-30f);
-    b.inverse = (state == 0 ? 0x1p14f : 0x1p30f) / (scale >= least ? scale : least);
+    b.unit = scale * (kind == Q8_SIGNED ? 0x1p-14f : 0x1p-30f);
+    b.inverse = (kind == Q8_SIGNED ? 0x1p14f : 0x1p30f) / (scale >= least ? scale : least);
     b.lost = scale != scale;
     return b;
 }
@@ -57,8 +70,9 @@ static ADAMOD__DEVICE inline uint32_t adamod__q8_choose(int condition, uint32_t 
 }
 
 /* A lost block decodes to NaN. */
-static ADAMOD__DEVICE inline float adamod__q8_decode(uint32_t code, const q8_block *b, int state) {
-    const uint32_t magnitude = state == 0 ? code & 127u : code, sign = state == 0 ? (code & 128u) << 24 : 0;
+static ADAMOD__DEVICE inline float adamod__q8_decode(uint32_t code, const q8_block *b, int kind) {
+    const uint32_t sign = kind == Q8_SIGNED ? (code & 128u) << 24 : 0,
+                   magnitude = kind == Q8_SIGNED ? code & 127u : code;
     const uint32_t small = adamod__to_bits((float)(int32_t)magnitude * 0.125f);
     const uint32_t large = (magnitude << Q8_SHIFT) + (126u << 23);
     const float x = adamod__from_bits(adamod__q8_choose(magnitude < 8, small, large)) * b->unit;
@@ -73,23 +87,23 @@ static ADAMOD__DEVICE inline uint32_t adamod__q8_bits(float x, const q8_block *b
     return adamod__q8_choose(adamod__to_bits(y) < 127u << 23, small, large);
 }
 
-/* The code of x; random has 32 bits. In a lost block the result is meaningless, and all codes must be 0. Codes of states 1
- * and 2 do not become 0 beside larger ones: dividing by the root of zero would be worse than a small error. */
-static ADAMOD__DEVICE inline uint32_t adamod__q8_encode(float x, const q8_block *b, uint32_t random, int state) {
-    const uint32_t bits = adamod__q8_bits(x, b), least = state == 0 ? 0 : 1u << Q8_SHIFT;
+/* The code of x; random has 32 bits. In a lost block the result is meaningless, and all codes must be 0. */
+static ADAMOD__DEVICE inline uint32_t adamod__q8_encode(float x, const q8_block *b, uint32_t random, int kind) {
+    const int zero = kind == Q8_SIGNED || (kind == Q8_WITH_ZEROS && (adamod__to_bits(x) & 0x7fffffffu) == 0);
+    const uint32_t bits = adamod__q8_bits(x, b), least = zero ? 0 : 1u << Q8_SHIFT;
     const uint32_t code = ((bits < least ? least : bits) + (random >> (32 - Q8_SHIFT))) >> Q8_SHIFT;
-    return code | (state == 0 ? adamod__to_bits(x) >> 24 & 128u : 0);
+    return code | (kind == Q8_SIGNED ? adamod__to_bits(x) >> 24 & 128u : 0);
 }
 
 /* ---- faster versions for GPUs, where subnormal numbers are as fast as others ---- */
 
 /* Whether the faster versions work for this scale. */
-static ADAMOD__DEVICE inline int adamod__q8_is_quick(float scale, int state) {
-    return scale <= (state == 0 ? 0x1p14f : 0x1p30f);
+static ADAMOD__DEVICE inline int adamod__q8_is_quick(float scale, int kind) {
+    return scale <= (kind == Q8_SIGNED ? 0x1p14f : 0x1p30f);
 }
 
-static ADAMOD__DEVICE inline float adamod__q8_quick_factor(float scale, int state) {
-    return scale * (state == 0 ? 0x1p112f : 0x1p96f);
+static ADAMOD__DEVICE inline float adamod__q8_quick_factor(float scale, int kind) {
+    return scale * (kind == Q8_SIGNED ? 0x1p112f : 0x1p96f);
 }
 
 /* bits: the code from Q8_SHIFT on, and its sign as the uppermost. */
@@ -98,14 +112,15 @@ static ADAMOD__DEVICE inline float adamod__q8_quick_decode(uint32_t bits, float 
 }
 
 /* One over the factor of a scale other than 0. */
-static ADAMOD__DEVICE inline float adamod__q8_quick_inverse(float scale, int state) {
-    return adamod__from_bits(((state == 0 ? 142u : 158u) << 23) - adamod__to_bits(scale));
+static ADAMOD__DEVICE inline float adamod__q8_quick_inverse(float scale, int kind) {
+    return adamod__from_bits(((kind == Q8_SIGNED ? 142u : 158u) << 23) - adamod__to_bits(scale));
 }
 
-/* The code from Q8_SHIFT on, rubbish below it, and the sign of state 0 as the uppermost bit. */
-static ADAMOD__DEVICE inline uint32_t adamod__q8_quick_encode(float x, float inverse, uint32_t random, int state) {
+/* The code from Q8_SHIFT on, rubbish below it, and the sign as the uppermost bit. */
+static ADAMOD__DEVICE inline uint32_t adamod__q8_quick_encode(float x, float inverse, uint32_t random, int kind) {
+    const float least = kind == Q8_WITH_ZEROS && x == 0 ? 0 : 0x1p-129f;
     float y = x * inverse;
-    if (state != 0) y = y < 0x1p-129f ? 0x1p-129f : y;
+    if (kind != Q8_SIGNED) y = y < least ? least : y;
     return adamod__to_bits(y) + (random >> (32 - Q8_SHIFT));
 }
 

@@ -245,6 +245,7 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
         d.state[i] = x->state[i];
         d.scale[i] = x->scale[i];
     }
+    d.has_sign = (uint8_t)adamod__signed_states(opt->rule);
     d.queue = specs[2].shape == ADAMOD_SHAPE_QUEUE ? (int32_t)o[OPT_WINDOW] : 0;
     const matrix_shape shape = adamod__matrix_shape(x);
     d.rows = shape.rows;

@@ -17,7 +17,7 @@
  * skipped, must not overflow. */
 #define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
 
-#define ADAMOD__DEVICE_VERSION 10
+#define ADAMOD__DEVICE_VERSION 11
 
 /* Statistics of one group, or of one chunk before it is added to its group. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, to find medians */
@@ -44,7 +44,8 @@ typedef struct device_tensor {
     int32_t group, variant;
     int32_t queue; /* state 2 is a ring of this many gradients; 0: it is not */
     uint8_t p_type, g_type, state_type;
-    uint8_t path; /* how elements are read and written; set by libadamod_cuda */
+    uint8_t has_sign; /* a bit for each state */
+    uint8_t path;     /* how elements are read and written; set by libadamod_cuda */
 } device_tensor;
 
 /* A schedule as a node in an array. The parts of a chain are consecutive nodes from first on; milestones and lengths are

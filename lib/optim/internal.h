@@ -63,6 +63,7 @@ typedef struct rule {
     const struct rule *alias;  /* the same under another name, with other defaults; NULL: there is none */
     const char *file_name;     /* of an alias: the rule's, which files of states have; NULL: its own */
     bool q8;                   /* its states can be kept in 8 bits */
+    unsigned more_signed;      /* besides state 0, those that can be negative: a bit for each */
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
     bool couples_arrays;       /* an update of one array depends on all others */
     bool shaped;               /* the array's dimensions matter, not only the number of its elements */
@@ -80,6 +81,8 @@ typedef struct rule {
 } rule;
 
 extern const rule *const adamod__rules[RULE_COUNT];
+
+static inline unsigned adamod__signed_states(const rule *r) { return 1 | r->more_signed; }
 
 /* The rule of this name, or NULL with the last error set. */
 const rule *adamod__find_rule(const char *name);

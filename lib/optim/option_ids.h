@@ -18,7 +18,8 @@ typedef enum option_id {
     OPT_NESTEROV,
     OPT_GAMMA,
     OPT_BOUND,
-    OPT_BETA3, /* of the bound */
+    OPT_BETA3,     /* of the bound */
+    OPT_SKIP_IDLE, /* likewise */
 /* of one rule: in its file */
 #define OPTION(id) OPT_##id,
 #include "rules/names.inc.h"

@@ -245,6 +245,7 @@ static adamod_status adamod__check_q8(int index, int64_t count, const void *valu
 
 adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales) {
     const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
+    const int kind = adamod__q8_kind(1, index, true);
     const adamod__arithmetic before = adamod__enter_arithmetic();
     for (int64_t first = 0; !status && first < count; first += Q8_BLOCK) {
         const int64_t end = count - first < Q8_BLOCK ? count : first + Q8_BLOCK;
@@ -254,11 +255,11 @@ adamod_status adamod_q8_encode(int index, int64_t count, const float *values, ui
             if (magnitude > most) most = magnitude;
         }
         const float scale = scales[first / Q8_BLOCK] = adamod__q8_scale(most);
-        const q8_block b = adamod__q8_block(scale, index);
+        const q8_block b = adamod__q8_block(scale, kind);
         for (int64_t i = first; i < end; i++) {
             const uint32_t nearest = 1u << 31; /* in place of 32 random bits, half of them */
             const float x = adamod__q8_within(values[i]);
-            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(x, &b, nearest, index);
+            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(x, &b, nearest, kind);
         }
     }
     adamod__leave_arithmetic(before);
@@ -268,7 +269,8 @@ adamod_status adamod_q8_encode(int index, int64_t count, const float *values, ui
 adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales, float *values) {
     const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
     const adamod__arithmetic before = adamod__enter_arithmetic();
-    if (!status) adamod__kernels_plain.f32->load_q8(values, codes, scales, (size_t)count, index);
+    if (!status)
+        adamod__kernels_plain.f32->load_q8(values, codes, scales, (size_t)count, adamod__q8_kind(1, index, true));
     adamod__leave_arithmetic(before);
     return status;
 }

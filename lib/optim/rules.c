@@ -28,8 +28,13 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
                   "variant of the formula: where the bias corrections are")
 #define OPTION_BETA3                                                                                                   \
     OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the bound's average of learning rates; 0: no bound")
+#define OPTION_SKIP_IDLE                                                                                               \
+    OPTION_SWITCH(SKIP_IDLE, "skip_idle", 0, 0,                                                                        \
+                  "1: an element's average of learning rates begins with its first gradient other than 0")
 /* For rules with a learning rate for each element. Their states have BOUND_STATE, their formulas BOUND. */
-#define OPTIONS_BOUND                                                                                                  \
+#define OPTIONS_BOUND OPTIONS_BOUND_ONLY, OPTION_SKIP_IDLE
+/* For those whose average begins late by itself. */
+#define OPTIONS_BOUND_ONLY                                                                                             \
     OPTION_CHOICE(BOUND, "bound", BOUND_NONE, adamod__bounds, 1,                                                       \
                   "momental: AdaMod's bound on each element's learning rate"),                                         \
         OPTION_BETA3

@@ -76,6 +76,7 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
         if (!adamod__has_state(w->rule, item->options, x->ndim, s)) continue;
         b.state[s->index] = adamod__state_base(item, b.state_type, s->index, queue);
         b.scale[s->index] = x->scale[s->index];
+        b.q8[s->index] = (uint8_t)adamod__q8_kind(adamod__signed_states(w->rule), s->index, coef->idle == 0);
     }
     b.transform = coef->l2 != 0 || coef->clip < INFINITY;
     b.update = b.kernels->update[w->rule->id][coef->variant];
@@ -161,7 +162,7 @@ static void *adamod__read_state(const work *w, const block_source *b, int i, int
         return (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n,
                                                      buffer);
     }
-    b->kernels->load_q8(buffer, (const uint8_t *)b->state[i] + first, b->scale[i] + first / Q8_BLOCK, n, i);
+    b->kernels->load_q8(buffer, (const uint8_t *)b->state[i] + first, b->scale[i] + first / Q8_BLOCK, n, b->q8[i]);
     return buffer;
 }
 
@@ -172,8 +173,8 @@ static void adamod__write_state(const work *w, const block_source *b, int i, int
                             &(block_random){b->key, 1 + i});
         return;
     }
-    b->kernels->store_q8((uint8_t *)b->state[i] + first, b->scale[i] + first / Q8_BLOCK, buffer, n, i,
-                         adamod__block_key(b->key, first));
+    b->kernels->store_q8((uint8_t *)b->state[i] + first, b->scale[i] + first / Q8_BLOCK, buffer, n, b->q8[i],
+                         adamod__block_key(b->key, first), 1 + i);
 }
 
 static void adamod__write_states(const work *w, const block_source *b, int64_t first, const block *data) {

@@ -36,6 +36,7 @@ typedef struct block_source {
     adamod_type state_type;
     void *state[KERNEL_STATES];  /* element 0 in this update; NULL: none, or not one number for each element */
     float *scale[KERNEL_STATES]; /* of 8-bit states */
+    uint8_t q8[KERNEL_STATES];   /* their kinds: see q8.h */
     bool transform;              /* the gradient needs more than a factor: clipping or L2 decay */
     update_pair update;
     uint64_t key;  /* of random numbers */

@@ -17,7 +17,7 @@ FORMULA(adabelief) {
     const V surprise = x.g - x.m;
     x.v = k->beta2 * x.v + k->beta2c * surprise * surprise + k->eps;
     x.eta = k->flag ? k->lr / (SQRT(x.v * k->vscale) + k->eps) : (V){0} + k->lr;
-    BOUND(s)
+    BOUND_SINCE(s, SEEN(s))
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }

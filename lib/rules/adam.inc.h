@@ -20,7 +20,7 @@ FORMULA(amsgrad) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.s = GREATER(x.v, x.s);
     x.eta = k->lr / (SQRT(x.s * k->vscale) + k->eps);
-    BOUND(t)
+    BOUND_SINCE(t, x.s)
     x.p = x.p - x.step * (x.m * k->mscale);
     /* without another bound, statistics show what the largest v does */
     if (!bounded) x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);

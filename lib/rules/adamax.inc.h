@@ -12,7 +12,7 @@ FORMULA(adamax) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
     x.v = GREATER(k->beta2 * x.v, GREATER(x.g, -x.g) + k->eps);
     x.eta = k->lr / x.v;
-    BOUND(s)
+    BOUND_SINCE(s, SEEN(s))
     x.p = x.p - x.step * x.m;
     return x;
 }

@@ -38,6 +38,6 @@ RULE_DEFINITION(adamod, .summary = "Adam bounded by a running average of each el
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999),
                         OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999,
                                              "decay of the average of learning rates; 0 is Adam"),
-                        OPTION_EPS(1e-8), OPTION_FLAVOUR));
+                        OPTION_EPS(1e-8), OPTION_FLAVOUR, OPTION_SKIP_IDLE));
 
 #endif

@@ -75,6 +75,6 @@ RULE_DEFINITION(adashift, .summary = "Adam with a gradient in v that is n update
                         OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: age in updates of the gradient in v"),
                         OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1,
                                       "v uses the array's largest squared gradient, or each element's own"),
-                        OPTIONS_BOUND));
+                        OPTIONS_BOUND_ONLY));
 
 #endif

@@ -14,13 +14,12 @@ OPTION(CLIP)
 
 /* v takes the gradient after it was divided by; in the first update all of it, and nothing else happens. */
 FORMULA(adopt) {
-    const V root = GREATER(SQRT(x.v), (V){0} + k->eps);
-    const V v = k->beta2 * x.v + k->beta2c * x.g * x.g;
-    x.v = v;
+    const V before = x.v, root = GREATER(SQRT(before), (V){0} + k->eps);
+    x.v = k->beta2 * before + k->beta2c * x.g * x.g;
     x.step = x.eta = (V){0};
     if (k->flag) {
         x.eta = k->lr / root;
-        BOUND(s)
+        BOUND_SINCE(s, before)
         const V limit = (V){0} + k->high, step = bounded ? x.step * x.g : x.g / root;
         /* g - g is 0 but where g is not finite, which clipping would hide.
          * NOLINTNEXTLINE(misc-redundant-expression) */

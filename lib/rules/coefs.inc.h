@@ -109,6 +109,7 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
 static ADAMOD__DEVICE void adamod__common_coefs(const double *o, double grad_scale, adamod__coef_f64 *c) {
     c->beta3 = o[OPT_BETA3];
     c->beta3c = 1 - o[OPT_BETA3];
+    c->idle = o[OPT_SKIP_IDLE] != 0 ? 0 : -INFINITY;
     c->gscale = o[OPT_MAXIMIZE] != 0 ? -grad_scale : grad_scale;
     c->clip = o[OPT_CLIP_VALUE];
     c->l2 = o[OPT_DECAY] == DECAY_L2 ? o[OPT_WEIGHT_DECAY] : 0;

@@ -46,6 +46,6 @@ RULE_DEFINITION(sophia, .summary = "divides by a Hessian's diagonal that the cal
                                     "the average is divided by rho times bs times the Hessian"),
                         OPTION_INTEGER(BATCH_SIZE, "bs", 5120, 1, 1000000000, 0,
                                        "number of tokens or samples in an estimate of the Hessian"),
-                        OPTIONS_BOUND));
+                        OPTIONS_BOUND_ONLY));
 
 #endif

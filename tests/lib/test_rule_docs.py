@@ -20,7 +20,7 @@ DOCS = os.path.join(ROOT, "docs")
 SECTIONS = {"AdaBound and AMSBound": ["adabound", "amsbound"], "Schedule-Free": ["schedulefree_adamw", "schedulefree_sgd"]}
 # Options that all rules have, or that "The momental bound" explains for all that have them.
 ELSEWHERE = ("weight_decay decay maximize clip_value low_precision state_type min_8bit_size grad_scale clip_norm nonfinite "
-             "seed threads bound beta3").split()
+             "seed threads bound beta3 skip_idle").split()
 MARKS = ("<!-- Printed by: adamod optim list --markdown -->\n", "<!-- end -->\n")
 
 failures = []

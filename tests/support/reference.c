@@ -53,12 +53,19 @@ static void moments(ref_state *s, int64_t i, double g, double beta1, double beta
     v[i] = beta2 * v[i] + (1 - beta2) * g * g;
 }
 
-/* The momental bound, AdaMod's, of a rule that has it: s <- beta3 s + (1 - beta3) eta, and the lesser of eta and s. */
-static double bounded(ref_state *s, int64_t i, double eta, const ref_options *o) {
+/* The momental bound, AdaMod's, of a rule that has it: s <- beta3 s + (1 - beta3) eta, and the lesser of eta and s. With
+ * skip_idle, s stays 0 until there was a gradient. */
+static double bounded_from(ref_state *s, int64_t i, double eta, const ref_options *o, bool idle) {
     double *smooth = find(s, "exp_avg_lr");
     if (!smooth) return eta;
+    if (o->skip_idle && idle) return 0;
     smooth[i] = o->beta3 * smooth[i] + (1 - o->beta3) * eta;
     return eta < smooth[i] ? eta : smooth[i];
+}
+
+static double bounded(ref_state *s, int64_t i, double eta, const ref_options *o) {
+    const double *smooth = find(s, "exp_avg_lr");
+    return bounded_from(s, i, eta, o, smooth && smooth[i] == 0 && s->g[i] == 0);
 }
 
 /* AdaMod: Ding, Ren, Luo, Sun, arXiv 1910.12249, Algorithm 2; the authors' package lancopku/AdaMod.
@@ -70,7 +77,7 @@ static double bounded(ref_state *s, int64_t i, double eta, const ref_options *o)
  *   with  s <- beta3 s + (1 - beta3) eta  before the bound */
 static void step_adamod(ref_state *s, double *p, const double *g, const ref_options *o) {
     double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
-    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), *smooth = find(s, "exp_avg_lr");
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
     for (int64_t i = 0; i < s->count; i++) {
         moments(s, i, g[i], o->beta1, o->beta2);
         double eta, direction;
@@ -84,9 +91,7 @@ static void step_adamod(ref_state *s, double *p, const double *g, const ref_opti
             eta = o->lr / (sqrt(v[i] / bc2) + o->eps);
             direction = m[i] / bc1;
         }
-        smooth[i] = o->beta3 * smooth[i] + (1 - o->beta3) * eta;
-        double bounded = eta < smooth[i] ? eta : smooth[i];
-        p[i] -= bounded * direction;
+        p[i] -= bounded(s, i, eta, o) * direction;
     }
 }
 
@@ -445,7 +450,8 @@ static void step_adabelief(ref_state *s, double *p, const double *g, const ref_o
  *
  *   t = 1: v <- g^2 and nothing else
  *   m <- beta1 m + (1 - beta1) clip(g / max(sqrt(v), eps)),  p -= lr m,  v <- beta2 v + (1 - beta2) g^2
- * With the bound the learning rate is within m: m <- beta1 m + (1 - beta1) clip(min(eta, s) g), p -= m. */
+ * With the bound the learning rate is within m: m <- beta1 m + (1 - beta1) clip(min(eta, s) g), p -= m; with skip_idle, s
+ * begins when v, which is older than g, is no longer 0. */
 static void step_adopt(ref_state *s, double *p, const double *g, const ref_options *o) {
     double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
     double limit = o->clip ? pow((double)(s->t - 1), 0.25) : INFINITY;
@@ -456,7 +462,7 @@ static void step_adopt(ref_state *s, double *p, const double *g, const ref_optio
         }
         double eta = o->lr / fmax(sqrt(v[i]), o->eps);
         if (o->bound) {
-            double d = bounded(s, i, eta, o) * g[i];
+            double d = bounded_from(s, i, eta, o, v[i] == 0) * g[i];
             m[i] = o->beta1 * m[i] + (1 - o->beta1) * fmax(fmin(d, o->lr * limit), -o->lr * limit);
             p[i] -= m[i];
         } else {

@@ -207,54 +207,57 @@ static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint
     }
 }
 
-/* Plain loops, with state a constant in each copy, which compilers make vectors of. */
-INLINE void NAME(load_q8_of)(float *out, const uint8_t *codes, const float *scales, size_t n, int state) {
+/* Plain loops, with kind a constant in each copy, which compilers make vectors of. */
+INLINE void NAME(load_q8_of)(float *out, const uint8_t *codes, const float *scales, size_t n, int kind) {
     for (size_t first = 0; first < n; first += Q8_BLOCK) {
-        const q8_block b = adamod__q8_block(scales[first / Q8_BLOCK], state);
+        const q8_block b = adamod__q8_block(scales[first / Q8_BLOCK], kind);
         const size_t end = n - first < Q8_BLOCK ? n : first + Q8_BLOCK;
-        for (size_t i = first; i < end; i++) out[i] = adamod__q8_decode(codes[i], &b, state);
+        for (size_t i = first; i < end; i++) out[i] = adamod__q8_decode(codes[i], &b, kind);
     }
 }
 
-INLINE void NAME(random_q8)(uint32_t *random, size_t first, size_t n, int state, uint32_t key) {
+INLINE void NAME(random_q8)(uint32_t *random, size_t first, size_t n, uint32_t key, int slot) {
+    const uint32_t factors[4] = {ADAMOD__RANDOM_FACTOR(0, slot), ADAMOD__RANDOM_FACTOR(1, slot),
+                                 ADAMOD__RANDOM_FACTOR(2, slot), ADAMOD__RANDOM_FACTOR(3, slot)};
     for (size_t i = 0; i < n; i += 4) {
         const uint32_t hash = adamod__random_hash((uint32_t)(first + i), key);
-        for (size_t j = 0; j < 4; j++) random[i + j] = hash * ADAMOD__RANDOM_FACTOR(j, 1 + state);
+        for (size_t j = 0; j < 4; j++) random[i + j] = hash * factors[j];
     }
 }
 
-INLINE void NAME(store_q8_of)(uint8_t *codes, float *scales, const float *in, size_t n, int state, uint32_t key) {
+INLINE void NAME(store_q8_of)(uint8_t *codes, float *scales, const float *in, size_t n, int kind, uint32_t key,
+                              int slot) {
     for (size_t first = 0; first < n; first += Q8_BLOCK) {
         const size_t count = n - first < Q8_BLOCK ? n - first : Q8_BLOCK;
         uint32_t random[Q8_BLOCK], most = 0;
-        NAME(random_q8)(random, first, count, state, key);
+        NAME(random_q8)(random, first, count, key, slot);
         for (size_t i = first; i < first + count; i++) {
             const uint32_t magnitude = adamod__to_bits(in[i]) & 0x7fffffffu;
             most = magnitude > most ? magnitude : most;
         }
         const float scale = adamod__q8_scale(most);
-        const q8_block b = adamod__q8_block(scale, state);
+        const q8_block b = adamod__q8_block(scale, kind);
         for (size_t i = 0; i < count; i++) {
-            codes[first + i] = (uint8_t)adamod__q8_encode(in[first + i], &b, random[i], state);
+            codes[first + i] = (uint8_t)adamod__q8_encode(in[first + i], &b, random[i], kind);
         }
         for (size_t i = 0; most > Q8_MOST && i < count;
              i++) { /* seldom, and apart so that the loop above stays quick */
             const float x = adamod__q8_within(in[first + i]);
-            codes[first + i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(x, &b, random[i], state);
+            codes[first + i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(x, &b, random[i], kind);
         }
         scales[first / Q8_BLOCK] = scale;
     }
 }
 
-static void NAME(load_q8)(void *out, const uint8_t *codes, const float *scales, size_t n, int state) {
-    if (state == 0) NAME(load_q8_of)(out, codes, scales, n, 0);
-    else NAME(load_q8_of)(out, codes, scales, n, 1);
+static void NAME(load_q8)(void *out, const uint8_t *codes, const float *scales, size_t n, int kind) {
+    if (kind == Q8_SIGNED) NAME(load_q8_of)(out, codes, scales, n, Q8_SIGNED);
+    else NAME(load_q8_of)(out, codes, scales, n, Q8_POSITIVE);
 }
 
-static void NAME(store_q8)(uint8_t *codes, float *scales, const void *in, size_t n, int state, uint32_t key) {
-    if (state == 0) NAME(store_q8_of)(codes, scales, in, n, 0, key);
-    else if (state == 1) NAME(store_q8_of)(codes, scales, in, n, 1, key);
-    else NAME(store_q8_of)(codes, scales, in, n, 2, key);
+static void NAME(store_q8)(uint8_t *codes, float *scales, const void *in, size_t n, int kind, uint32_t key, int slot) {
+    if (kind == Q8_SIGNED) NAME(store_q8_of)(codes, scales, in, n, Q8_SIGNED, key, slot);
+    else if (kind == Q8_POSITIVE) NAME(store_q8_of)(codes, scales, in, n, Q8_POSITIVE, key, slot);
+    else NAME(store_q8_of)(codes, scales, in, n, Q8_WITH_ZEROS, key, slot);
 }
 
 #undef CONVERSION
@@ -282,13 +285,13 @@ static void NAME(store_q8)(uint8_t *codes, float *scales, const void *in, size_t
     }
 IN_F64(bf16, (void *out, const uint16_t *in, size_t n), (x, in, n))
 IN_F64(f16, (void *out, const uint16_t *in, size_t n), (x, in, n))
-IN_F64(q8, (void *out, const uint8_t *codes, const float *scales, size_t n, int state), (x, codes, scales, n, state))
+IN_F64(q8, (void *out, const uint8_t *codes, const float *scales, size_t n, int kind), (x, codes, scales, n, kind))
 OUT_F64(bf16, (uint16_t * out, const void *in, size_t n), (out, x, n))
 OUT_F64(f16, (uint16_t * out, const void *in, size_t n), (out, x, n))
 OUT_F64(bf16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int slot), (out, x, n, key, slot))
 OUT_F64(f16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int slot), (out, x, n, key, slot))
-OUT_F64(q8, (uint8_t * codes, float *scales, const void *in, size_t n, int state, uint32_t key),
-        (codes, scales, x, n, state, key))
+OUT_F64(q8, (uint8_t * codes, float *scales, const void *in, size_t n, int kind, uint32_t key, int slot),
+        (codes, scales, x, n, kind, key, slot))
 #undef IN_F64
 #undef OUT_F64
 #undef NAME_F32

@@ -30,10 +30,13 @@ typedef REAL UNALIGNED __attribute__((vector_size(WIDTH * sizeof(REAL)), aligned
 #define SCALAR_MOST _Generic((REAL)0, float : FLT_MAX, double : DBL_MAX)
 #define LOAD(pointer, i) (*(const UNALIGNED *)((pointer) + (i)))
 #define STORE(pointer, i, value) (*(UNALIGNED *)((pointer) + (i)) = (value))
+/* ZERO_UP_TO: 0 where x is at most the limit, else y, also where x is NaN. */
 #if WIDTH == 1
 #define WHERE_POSITIVE(condition, x) ((condition) > 0 ? (x) : 0)
+#define ZERO_UP_TO(limit, x, y) ((x) <= (limit) ? 0 : (y))
 #else
 #define WHERE_POSITIVE(condition, x) ((V)(((condition) > (V){0}) & (__typeof__((condition) > (V){0}))(x)))
+#define ZERO_UP_TO(limit, x, y) ((V)(~((x) <= (V){0} + (limit)) & (__typeof__((x) <= (V){0}))(y)))
 #endif
 #define INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
@@ -404,11 +407,11 @@ static void NAME(add_squares)(double *sum, const void *g, size_t n) {
 
 static void NAME(bound)(void *u, void *step, void *s, const void *g, const void *eta, size_t n,
                         const adamod__coef_f64 *c) {
-    const REAL beta3 = (REAL)c->beta3, beta3c = (REAL)c->beta3c;
+    const REAL beta3 = (REAL)c->beta3, beta3c = (REAL)c->beta3c, idle = (REAL)c->idle;
     REAL *to = u, *rate = step, *average = s;
     for (size_t i = 0; i < n; i++) {
-        const REAL x = NAME(at)(eta, i);
-        average[i] = beta3 * average[i] + beta3c * x;
+        const REAL x = NAME(at)(eta, i), size = NAME(at)(g, i) < 0 ? -NAME(at)(g, i) : NAME(at)(g, i);
+        average[i] = size + average[i] <= idle ? 0 : beta3 * average[i] + beta3c * x;
         rate[i] = average[i] < x ? average[i] : x;
         to[i] = NAME(at)(g, i) * rate[i];
     }
@@ -473,6 +476,7 @@ static const real_kernels NAME(table) = {
 #undef STORE
 #undef INLINE
 #undef WHERE_POSITIVE
+#undef ZERO_UP_TO
 #undef FORMULA
 #undef KERNEL
 #undef M

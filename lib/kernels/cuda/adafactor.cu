@@ -143,10 +143,11 @@ template <class R, int PATH> struct row_pass {
         const double x = now.wide.beta2 * old + now.wide.beta2c * (mean + now.wide.eps);
         return adamod__saturated(x, t.state_type == ADAMOD_F64);
     }
-    /* The momental bound: the lesser of a rate and its running average, if there is one. */
-    __device__ __forceinline__ R bound(R rate, int64_t block, uint32_t at) const {
+    /* The momental bound: the lesser of a rate and its running average, if there is one. g: the gradient. */
+    __device__ __forceinline__ R bound(R rate, R g, int64_t block, uint32_t at) const {
         if (!t.state[3]) return rate;
-        const R s = k.beta3 * state(3, block + at) + k.beta3c * rate;
+        const R before = state(3, block + at), size = g < 0 ? -g : g;
+        const R s = size + before <= k.idle ? (R)0 : k.beta3 * before + k.beta3c * rate;
         store(3, block, at, s);
         return s < rate ? s : rate;
     }
@@ -583,7 +584,7 @@ template <class RULE, class P> static __device__ __forceinline__ void update_blo
             if (e >= end) continue;
             const R shaped = shape_gradient(g[r], x[r], p.k, p.transform);
             const uint32_t at = (uint32_t)(e - block);
-            apply<RULE>(p, block, at, x[r], m[r], shaped * p.bound(rate[r], block, at));
+            apply<RULE>(p, block, at, x[r], m[r], shaped * p.bound(rate[r], shaped, block, at));
         }
     }
 }
@@ -614,7 +615,7 @@ static __device__ void pass_collect(const P &p, shared_counts *counts, rounds<2>
     collect_elements<R>(p.v, p.t.group, p.first, p.last, counts, shared, to, [&](int64_t block, uint32_t at) {
         const R before = p.param(block + at), m = RULE::states & STATE_M ? p.state(0, block + at) : (R)0;
         const R g = shape_gradient(p.raw(block + at), before, p.k, p.transform);
-        const R rate = p.rate_of(block + at, p.now.wide.high), step = p.bound(rate, block, at);
+        const R rate = p.rate_of(block + at, p.now.wide.high), step = p.bound(rate, g, block, at);
         element<R> x = apply<RULE>(p, block, at, before, m, g * step);
         x.eta = rate;
         x.step = step;

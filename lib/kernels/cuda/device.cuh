@@ -87,8 +87,9 @@ static __device__ __forceinline__ void store_state(const device_tensor &t, int i
 template <class R, bool Q8>
 static __device__ __forceinline__ R load_state(const device_tensor &t, int i, int64_t offset, int64_t at) {
     if (!Q8) return load_as<R>(t.state[i], t.state_type, offset + at);
-    const q8_block b = adamod__q8_block(t.scale[i][at / Q8_BLOCK], i);
-    return (R)adamod__q8_decode(((const uint8_t *)t.state[i])[at], &b, i);
+    const int kind = adamod__q8_kind(t.has_sign, i, false);
+    const q8_block b = adamod__q8_block(t.scale[i][at / Q8_BLOCK], kind);
+    return (R)adamod__q8_decode(((const uint8_t *)t.state[i])[at], &b, kind);
 }
 
 /* The scale of a warp's block; most: of the lane. */
@@ -98,22 +99,22 @@ static __device__ __forceinline__ float warp_q8_scale(uint32_t most) {
 
 /* Stores state i in 8 bits, for the block of elements first to last: lane l has l, l + 32, ... */
 static __device__ __forceinline__ void store_state_q8(const device_tensor &t, int i, int64_t first, int64_t last,
-                                                      const float *x, uint64_t key) {
-    const int lane = (int)threadIdx.x % 32;
-    const uint32_t random_key = adamod__block_key(key, first);
+                                                      const float *x, const array_step &now) {
+    const int lane = (int)threadIdx.x % 32, kind = adamod__q8_kind(t.has_sign, i, now.narrow.idle == 0);
+    const uint32_t random_key = adamod__block_key(now.key, first);
     uint32_t most = 0;
 #pragma unroll
     for (int r = 0; r < Q8_BLOCK / 32; r++) {
         if (first + 32 * r + lane < last) most = max(most, __float_as_uint(x[r]) & 0x7fffffffu);
     }
     const float scale = warp_q8_scale(most);
-    const q8_block b = adamod__q8_block(scale, i);
+    const q8_block b = adamod__q8_block(scale, kind);
 #pragma unroll
     for (int r = 0; r < Q8_BLOCK / 32; r++) {
         const int64_t to = first + 32 * r + lane;
         if (to >= last) continue;
         const uint32_t random = adamod__random_bits((uint32_t)(32 * r + lane), 1 + i, random_key);
-        const uint32_t code = adamod__q8_encode(adamod__q8_within(x[r]), &b, random, i);
+        const uint32_t code = adamod__q8_encode(adamod__q8_within(x[r]), &b, random, kind);
         ((uint8_t *)t.state[i])[to] = b.lost ? 0 : (uint8_t)code;
     }
     if (lane == 0) t.scale[i][first / Q8_BLOCK] = scale;

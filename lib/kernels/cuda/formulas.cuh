@@ -42,6 +42,9 @@ static __device__ __forceinline__ quick quick_sqrt(quick y) {
 static __device__ __forceinline__ quick quick_lesser(quick a, quick b) { return quick{fminf(a.x, b.x)}; }
 static __device__ __forceinline__ quick quick_greater(quick a, quick b) { return quick{fmaxf(a.x, b.x)}; }
 static __device__ __forceinline__ quick quick_where_positive(quick a, quick b) { return quick{a.x > 0 ? b.x : 0}; }
+static __device__ __forceinline__ quick quick_zero_up_to(float limit, quick a, quick b) {
+    return quick{a.x <= limit ? 0 : b.x};
+}
 
 template <class R> struct element {
     R p, g;          /* parameter, after decoupled decay; gradient */
@@ -73,6 +76,7 @@ template <class RULE> struct quick_of;
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
 #define WHERE_POSITIVE(condition, x) ((condition) > 0 ? (x) : (V)0)
+#define ZERO_UP_TO(limit, x, y) ((x) <= (limit) ? (V)0 : (y))
 
 #define NAME3(name, type) name##_##type
 #define NAME2(name, type) NAME3(name, type)
@@ -119,8 +123,10 @@ template <class RULE> struct quick_of;
 #undef LESSER
 #undef GREATER
 #undef WHERE_POSITIVE
+#undef ZERO_UP_TO
 #undef KERNELS
 #define WHERE_POSITIVE(condition, x) quick_where_positive(condition, x)
+#define ZERO_UP_TO(limit, x, y) quick_zero_up_to(limit, x, y)
 #define LESSER(x, y) quick_lesser(x, y)
 #define GREATER(x, y) quick_greater(x, y)
 #define KERNELS(name, formula, mask, bound)                                                                            \
@@ -158,6 +164,7 @@ template <class RULE> struct quick_of;
 #undef LESSER
 #undef GREATER
 #undef WHERE_POSITIVE
+#undef ZERO_UP_TO
 #undef NAME3
 #undef FORMULA
 #undef KERNEL

@@ -16,8 +16,8 @@ static __device__ __forceinline__ element<typename RULE::R> load_element(const d
     if (RULE::states & STATE_M) x.m = load_state<R, Q8>(t, 0, 0, i);
     if (RULE::states & STATE_V) x.v = load_state<R, Q8>(t, 1, 0, i);
     if (RULE::states & STATE_S) x.s = load_state<R, Q8>(t, 2, now.turn, i);
-    if (RULE::states & STATE_T) x.t = load_state<R, false>(t, 3, 0, i);
-    if (RULE::states & STATE_U) x.u = load_state<R, false>(t, 4, 0, i);
+    if (RULE::states & STATE_T) x.t = load_state<R, Q8>(t, 3, 0, i);
+    if (RULE::states & STATE_U) x.u = load_state<R, Q8>(t, 4, 0, i);
     return x;
 }
 
@@ -38,19 +38,24 @@ static __device__ __forceinline__ void store_element(const device_tensor &t, con
 /* New states of a warp's block in 8 bits, until all are known. */
 template <class RULE> struct states_q8 {
     enum { EACH = Q8_BLOCK / 32 };
-    float m[EACH], v[EACH], s[EACH];
+    float m[EACH], v[EACH], s[EACH], t[EACH], u[EACH];
 
     __device__ __forceinline__ void keep(int r, const element<typename RULE::R> &x) {
         m[r] = (float)x.m;
         v[r] = (float)x.v;
         s[r] = (float)x.s;
+        t[r] = (float)x.t;
+        u[r] = (float)x.u;
     }
 
     /* Called by all lanes. */
-    __device__ __forceinline__ void store(const device_tensor &t, int64_t first, int64_t last, uint64_t key) const {
-        if (RULE::states & STATE_M) store_state_q8(t, 0, first, last, m, key);
-        if (RULE::states & STATE_V) store_state_q8(t, 1, first, last, v, key);
-        if (RULE::states & STATE_S) store_state_q8(t, 2, first, last, s, key);
+    __device__ __forceinline__ void store(const device_tensor &to, const array_step &now, int64_t first,
+                                          int64_t last) const {
+        if (RULE::states & STATE_M) store_state_q8(to, 0, first, last, m, now);
+        if (RULE::states & STATE_V) store_state_q8(to, 1, first, last, v, now);
+        if (RULE::states & STATE_S) store_state_q8(to, 2, first, last, s, now);
+        if (RULE::states & STATE_T) store_state_q8(to, 3, first, last, t, now);
+        if (RULE::states & STATE_U) store_state_q8(to, 4, first, last, u, now);
     }
 };
 
@@ -73,7 +78,7 @@ static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor
         store_element<RULE, true>(t, now, block, (uint32_t)(i - block), x);
         next.keep(r, x);
     }
-    next.store(t, begin, last, now.key);
+    next.store(t, now, begin, last);
 }
 
 /* Updates elements i, i + step, ... before last. */

@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
         },
         [&](int64_t block, int r) { /* after the last elements of a block in 8 bits */
                                     if (Q8 && ((r + 32) % Q8_BLOCK == 0 || block + r + 32 >= last))
-                                        next.store(t, block + r / Q8_BLOCK * Q8_BLOCK, last, now.key);
+                                        next.store(t, now, block + r / Q8_BLOCK * Q8_BLOCK, last);
         });
 }
 

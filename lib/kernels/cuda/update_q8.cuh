@@ -123,15 +123,18 @@ template <class RULE> struct block_q8 {
         return __byte_perm(__byte_perm(x[0], x[1], 0x73), __byte_perm(x[2], x[3], 0x73), 0x5410);
     }
 
+    /* State 0 has a sign, the others have none. */
+    template <bool ZEROS>
     __device__ __forceinline__ void encode(const float (&x)[8], const uint32_t (&hash)[2], int i) {
-        const float inverse = adamod__q8_quick_inverse(scale[i], i);
+        const int kind = adamod__q8_kind(1, i, ZEROS);
+        const float inverse = adamod__q8_quick_inverse(scale[i], kind);
 #pragma unroll
         for (int u = 0; u < 2; u++) {
             uint32_t code[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const uint32_t random = hash[u] * ADAMOD__RANDOM_FACTOR(j, 1 + i);
-                const uint32_t bits = adamod__q8_quick_encode(x[4 * u + j], inverse, random, i);
+                const uint32_t bits = adamod__q8_quick_encode(x[4 * u + j], inverse, random, kind);
                 code[j] = i == 0 ? (bits << 4 & 0x7fffffffu) | (bits & 0x80000000u) : bits << 4;
             }
             codes[i][u] = upper_bytes(code);
@@ -151,8 +154,9 @@ template <class RULE> struct block_q8 {
 #pragma unroll
         for (int i = 0; i < STATES; i++) {
             if (!has(i)) continue;
-            good = good && adamod__q8_is_quick(scale[i], i);
-            const float factor = adamod__q8_quick_factor(scale[i], i);
+            const int kind = adamod__q8_kind(1, i, false);
+            good = good && adamod__q8_is_quick(scale[i], kind);
+            const float factor = adamod__q8_quick_factor(scale[i], kind);
 #pragma unroll
             for (int e = 0; e < 8; e++) x.state[i][e] = decode(codes[i][e / 4], e % 4, factor, i);
         }
@@ -164,8 +168,9 @@ template <class RULE> struct block_q8 {
         for (int i = 0; i < STATES; i++) {
             if (!has(i)) continue;
             scale[i] = warp_q8_scale(octet<RULE>::largest(x.state[i], i == 0));
-            good = good && adamod__q8_is_quick(scale[i], i);
-            encode(x.state[i], hash, i);
+            good = good && adamod__q8_is_quick(scale[i], adamod__q8_kind(1, i, false));
+            if (i > 0 && now.narrow.idle == 0) encode<true>(x.state[i], hash, i);
+            else encode<false>(x.state[i], hash, i);
         }
         return __all_sync(0xffffffffu, good);
     }

@@ -32,7 +32,7 @@ from . import checkpoints, clipping, counts, host, q8, whole
 from .arrays import Arrays, check_groups, device_of, has_nonzero
 from .coupled import Coupled
 from .devices import Handles, Scaling
-from .options import Common, Decay, Params, check_beta3, check_group, taken
+from .options import Common, Decay, Params, check_group, check_of_bound, taken
 from .rates import Histogram, histogram, merged, local_real
 from .settled import Remembered
 from .sharding import zero_group
@@ -114,7 +114,7 @@ class Optimizer(torch.optim.Optimizer):
             "offload": False,
             "seed": 0,
             **self._bound(defaults),
-            **taken(type(self), common, "bound" in _option_names(self.rule)),
+            **taken(type(self), common, _option_names(self.rule)),
         }
         self._arrays: List[Arrays] = []
         self._states = Remembered()
@@ -124,15 +124,15 @@ class Optimizer(torch.optim.Optimizer):
         self._gathering = whole.Gathering()
         self._step_supports_amp_scaling = bool(common.get("fused"))
         super().__init__(params, defaults)
-        if "beta3" in common and "bound" not in common:
-            check_beta3(type(self), defaults["beta3"], self.param_groups)
+        check_of_bound(type(self), common, self.param_groups)
 
     # ---- groups and options ----
 
     def _bound(self, own: Dict[str, Any]) -> Dict[str, Any]:
         """The bound's options with their defaults, if the rule has them."""
         known = _option_names(self.rule)
-        return {name: value for name, value in (("bound", "none"), ("beta3", 0.999)) if name in known and name not in own}
+        defaults = {"bound": "none", "beta3": 0.999, "skip_idle": False}
+        return {name: value for name, value in defaults.items() if name in known and name not in own}
 
     def _rule(self, group: Dict[str, Any]) -> str:
         """The library's rule for a group."""

@@ -68,10 +68,15 @@ class Bounded(Common, total=False):
 
     bound: "momental" bounds each element's learning rate by its running average, as AdaMod does.
     beta3: decay of that average; 0 is no bound.
+    skip_idle: an element's average begins with its first gradient other than 0 (AdaShift and Sophia do so by themselves).
     """
 
     bound: Bound
     beta3: float
+    skip_idle: bool
+
+
+_OF_BOUND = [name for name in Bounded.__annotations__ if name not in Common.__annotations__]
 
 
 # Arguments by which torch.optim chooses among implementations. Here there is one.
@@ -109,10 +114,10 @@ def own(arguments: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in _NO_OPTIONS}
 
 
-def _known(cls: type, bounded: bool) -> List[str]:
-    """The options of a class, params first."""
+def _known(cls: type, options: Iterable[str]) -> List[str]:
+    """The options of a class, params first; options: the library's."""
     own = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    of_bound = [name for name in ("bound", "beta3") if bounded and name not in own]
+    of_bound = [name for name in _OF_BOUND if name in options and name not in own]
     return [*own, *of_bound, *Common.__annotations__]
 
 
@@ -145,26 +150,31 @@ OF_OTHERS = frozenset(
 def check_group(cls: type, group: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Refuses keys of a new group that are probably options misspelt, or the bound's beta3 where there is no bound. Other
     keys are a program's own."""
-    known = _known(cls, "bound" in defaults)
+    known = _known(cls, defaults)
     for name in group:
         if name not in defaults and name not in OF_OTHERS and _is_misspelt(known, name):
             raise TypeError(f"{cls.__name__} has no option '{name}': {_hint(known, name)}")
-    if "beta3" in group and "bound" not in group:
-        check_beta3(cls, group["beta3"], [defaults])
+    check_of_bound(cls, group, [defaults])
 
 
-def check_beta3(cls: type, beta3: Any, groups: Iterable[Mapping[str, Any]]) -> None:
-    """Refuses beta3 where no group has the bound that it is of."""
-    if all(group.get("bound") == "none" for group in groups):
-        theirs = "; the authors' beta3 is beta_d here" if "beta_d" in _known(cls, True) else ""
-        raise ValueError(f"{cls.__name__}: beta3 is {beta3}, and it is for bound='momental', which is not set{theirs}")
+def check_of_bound(cls: type, options: Mapping[str, Any], groups: Iterable[Mapping[str, Any]]) -> None:
+    """Refuses options of the bound where no group has the bound."""
+    if "bound" in options or any(group.get("bound") != "none" for group in groups):
+        return
+    for name in _OF_BOUND:
+        if name in options:
+            theirs = name == "beta3" and "beta_d" in _known(cls, ())
+            text = "; the authors' beta3 is beta_d here" if theirs else ""
+            raise ValueError(
+                f"{cls.__name__}: {name} is {options[name]}, and it is for bound='momental', which is not set{text}"
+            )
 
 
-def taken(cls: type, common: Mapping[str, Any], bounded: bool) -> Dict[str, Any]:
-    """The options of a group among the keywords that are not a class's own. Refuses unknown ones."""
+def taken(cls: type, common: Mapping[str, Any], options: Iterable[str]) -> Dict[str, Any]:
+    """The options of a group among the keywords that are not a class's own; options: the library's. Refuses unknown ones."""
     for name in sorted(common):
-        if name not in (Bounded if bounded else Common).__annotations__:
-            known = _known(cls, bounded)
+        if name not in Common.__annotations__ and (name not in _OF_BOUND or name not in options):
+            known = _known(cls, options)
             hint = _hint(known, name)
             text = f": {hint}" if hint else f"; it has {', '.join(known[1:])}"
             raise TypeError(f"{cls.__name__} has no option '{name}'{text}")

@@ -57,6 +57,7 @@ class AdaMod(Optimizer):
         flavour: variant of the formula: "paper" (Algorithm 2); "published" (the authors' package and its ports,
             eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps), a step on m itself); "adamd" (ports with
             adam_debias: the same without 1 - beta1^t); or "keras".
+        skip_idle: an element's average of learning rates begins with its first gradient other than 0.
     """
 
     rule = "adamod"
@@ -72,6 +73,7 @@ class AdaMod(Optimizer):
         weight_decay: float = 0,
         *,
         flavour: Flavour = "paper",
+        skip_idle: bool = False,
         **common: Unpack[Common],
     ) -> None:
         super().__init__(params, own(locals()), common)
