@@ -199,6 +199,7 @@ typedef struct adamod_rule {
     int averages;         /* 1: evaluate with other weights than are trained, see adamod_evaluation */
     int uncounted;        /* 1: the number of an update matters only in the first; some programs do not save it */
     adamod_rule_bound bound;
+    int signed_states; /* of rules with q8_states, those that can be negative: bit i is for index i. See adamod_q8_encode */
 } adamod_rule;
 
 /* Describes a rule in *out. size is sizeof *out: later versions add fields at the end, and a library that does not know
@@ -223,7 +224,7 @@ ADAMOD_API adamod_status adamod_rule_info(const char *rule, adamod_rule *out, si
  *   state_type    auto      the type of the states:
  *                             auto         f32, or f64 for f64 parameters
  *                             bf16         half the memory, rounded at random
- *                             q8           a quarter: 8 bits in blocks of 256, each with a scale (adamod, adam, sgd, lion)
+ *                             q8           a quarter: 8 bits in blocks of 256, each with a scale; for rules with q8_states
  *   min_8bit_size 0         with state_type q8, parameters with fewer elements than this use auto
  *
  * These belong to the optimizer as a whole, not to a group:
@@ -534,9 +535,10 @@ ADAMOD_API adamod_status adamod_check(const adamod_hyper *const *hypers, const a
 ADAMOD_API adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n,
                                                adamod_pool *pool, adamod_statistics *out);
 
-/* Convert a state of count elements to 8 bits and back, on the host. index is its place in adamod_span.state; only
- * state 0 has a sign. Encoding rounds to nearest, while an update rounds at random. Encoding decoded values is exact,
- * and a zero stays zero. An infinity becomes the largest number, 3.19e38. A NaN makes its whole block NaN: the scale is a NaN. */
+/* Convert a state of count elements to 8 bits and back, on the host. index is 0 for a state that can be negative, as
+ * adamod_rule.signed_states tells, and 1 for any other. Encoding rounds to nearest, while an update rounds at random.
+ * Encoding decoded values is exact, and a zero stays zero. An infinity becomes the largest number, 3.19e38. A NaN makes its
+ * whole block NaN: the scale is a NaN. */
 ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales);
 ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
                                           float *values);

@@ -64,6 +64,7 @@ typedef struct rule {
     const char *file_name;     /* of an alias: the rule's, which files of states have; NULL: its own */
     bool q8;                   /* its states can be kept in 8 bits */
     unsigned more_signed;      /* besides state 0, those that can be negative: a bit for each */
+    option_id q8_without;      /* an option that states in 8 bits do not go with; 0: none */
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
     bool couples_arrays;       /* an update of one array depends on all others */
     bool shaped;               /* the array's dimensions matter, not only the number of its elements */
@@ -112,6 +113,8 @@ const option_spec *adamod__option(const rule *r, int index);
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale, adamod__coef_f64 *c);
 /* The states of an array of ndim dimensions, each at its index. */
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
+/* Fails if the options do not go with states in 8 bits; where begins the message. */
+adamod_status adamod__check_q8_options(const rule *r, const double *options, const char *where);
 /* Whether an array has state s of the rule. */
 bool adamod__has_state(const rule *r, const double *options, int ndim, const adamod_rule_state *s);
 /* The element count and shape of a state; ADAMOD_ERROR_ARGUMENT if it overflows. */

@@ -95,6 +95,7 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
         return adamod__refuse("%s: state_type is %s, expected %s or bf16%s", name, adamod__type_name(state_type),
                               adamod__type_name(compute), r->q8 ? " or q8" : "");
     }
+    if (q8) ADAMOD__TRY(adamod__check_q8_options(r, options, name));
     if (x->step < 1)
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: step is %lld, expected 1 or more", name, (long long)x->step);
     if (adamod__misaligned(x->master, ADAMOD_F32)) {

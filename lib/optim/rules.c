@@ -118,6 +118,7 @@ adamod_status adamod_rule_info(const char *rule_name, adamod_rule *out, size_t s
         .q8_states = r->q8,
         .averages = r->averages,
         .uncounted = r->uncounted,
+        .signed_states = (int)adamod__signed_states(r),
     };
     for (int i = 0; i < r->n_options; i++) {
         if (r->options[i].id == OPT_BOUND) info.bound = ADAMOD_BOUND_OPTION;
@@ -153,6 +154,14 @@ adamod_status adamod__check_combined(const rule *r, const double *options, doubl
     if (!fault) return ADAMOD_OK;
     const double value = fault == RANGE_RATE ? adamod__rate_of_zeros(options) : adamod__final_lr(options, base_lr);
     return adamod__combined_fault(r, fault, value, type, where);
+}
+
+adamod_status adamod__check_q8_options(const rule *r, const double *options, const char *where) {
+    if (!r->q8_without || options[r->q8_without] == 0) return ADAMOD_OK;
+    const char *name = "";
+    for (int i = 0; i < r->n_options; i++) name = r->options[i].id == r->q8_without ? r->options[i].info.name : name;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s: states in 8 bits (q8) do not go with %s, expected %s = 0", where,
+                        r->name, name, name);
 }
 
 bool adamod__has_state(const rule *r, const double *options, int ndim, const adamod_rule_state *s) {

@@ -25,8 +25,12 @@ static bool adamod__has_master(const adamod_optimizer *opt, const tensor *t) {
 }
 
 const char *adamod__scale_name(const char *state) {
-    static const char *const names[] = {"exp_avg_scale", "exp_avg_sq_scale", "exp_avg_lr_scale",
-                                        "momentum_buffer_scale"};
+    static const char *const names[] = {
+        "exp_avg_scale",      "exp_avg_sq_scale",   "exp_avg_lr_scale",   "momentum_buffer_scale",
+        "sum_scale",          "square_avg_scale",   "acc_delta_scale",    "max_exp_avg_sq_scale",
+        "exp_inf_scale",      "exp_avg_var_scale",  "exp_avg_fast_scale", "exp_avg_slow_scale",
+        "exp_avg_diff_scale", "neg_pre_grad_scale", "exp_avg_step_scale",
+    };
     const size_t length = strlen(state);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strncmp(names[i], state, length) == 0 && strcmp(names[i] + length, "_scale") == 0) return names[i];
@@ -34,13 +38,24 @@ const char *adamod__scale_name(const char *state) {
     return NULL;
 }
 
+/* Of a state in 8 bits, the code or the scale that it begins with. */
+static double adamod__first_q8(const adamod_state_desc *desc, bool of_scale) {
+    const float initial = (float)desc->initial;
+    float scale = 0;
+    uint8_t code = 0;
+    (void)adamod_q8_encode(1, 1, &initial, &code, &scale);
+    return of_scale ? (double)scale : code;
+}
+
 /* Makes of a state its scales. */
 static void adamod__refer_to_scales(state_ref *s, void **data) {
     const int64_t blocks = (s->desc.count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
+    const double initial = adamod__first_q8(&s->desc, true);
     s->data = data;
     s->type = ADAMOD_F32;
-    s->desc =
-        (adamod_state_desc){.name = adamod__scale_name(s->desc.name), .count = blocks, .ndim = 1, .shape = {blocks}};
+    s->desc = (adamod_state_desc){.name = adamod__scale_name(s->desc.name), .count = blocks, .ndim = 1};
+    s->desc.shape[0] = blocks;
+    s->desc.initial = initial;
 }
 
 /* Like adamod__state_ref, but including arrays of the user. */
@@ -62,6 +77,7 @@ static bool adamod__any_state(const adamod_optimizer *opt, const tensor *t, int 
         /* cannot fail: it did not when the parameter was added */
         (void)adamod__state_size(&specs[i], o, t->span.ndim, t->span.shape, &out->desc);
         if (index == 1) adamod__refer_to_scales(out, &mutable->span.scale[i]);
+        else if (out->type == ADAMOD_Q8) out->desc.initial = adamod__first_q8(&out->desc, false);
         break;
     }
     if (!out->data) {
@@ -85,11 +101,12 @@ bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, 
 }
 
 static void adamod__fill_state(const adamod_optimizer *opt, const tensor *t, const state_ref *s) {
-    memset(*s->data, 0, s->bytes);
+    memset(*s->data, s->type == ADAMOD_Q8 ? (int)s->desc.initial : 0, s->bytes);
     const bool master = s->data == &t->span.master;
-    if (s->desc.initial == 0 && !master) return;
+    if (s->type == ADAMOD_Q8 || (s->desc.initial == 0 && !master)) return;
     double constant[BLOCK], buffer[BLOCK];
-    const adamod_type compute = adamod__compute_type(t->span.param_type);
+    /* scales are f32, whatever the type of computation */
+    const adamod_type compute = s->type == ADAMOD_F32 ? ADAMOD_F32 : adamod__compute_type(t->span.param_type);
     for (int i = 0; i < BLOCK; i++) {
         if (compute == ADAMOD_F64) constant[i] = s->desc.initial;
         else memcpy((char *)constant + (size_t)i * sizeof(float), &(float){(float)s->desc.initial}, sizeof(float));
@@ -232,6 +249,7 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
     ADAMOD__TRY(adamod__device_check(opt, name, "param", in->param));
     ADAMOD__TRY(adamod__device_check(opt, name, "grad", in->grad));
     t->span.state_type = adamod__state_type(opt, t);
+    if (t->span.state_type == ADAMOD_Q8) ADAMOD__TRY(adamod__check_q8_options(opt->rule, opt->groups[g].options, name));
     ADAMOD__TRY(adamod__take_states(opt, in, name, t));
     ADAMOD__TRY(adamod__check_given(opt, t, name));
     t->span.step = 0;

@@ -21,7 +21,7 @@ FORMULA(adabelief) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-BOUNDABLE(adabelief, M | VV, S)
+BOUNDABLE(adabelief, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -41,7 +41,8 @@ COEFS(adabelief) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(adabelief, .summary = "divides by how far gradients were from their average", .year = 2020,
-                .source = "arXiv 2010.07468", STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_var"), BOUND_STATE(2)),
+                .source = "arXiv 2010.07468", .q8 = true,
+                STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_var"), BOUND_STATE(2)),
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9),
                         OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the average of squared surprises"),
                         OPTION_DIVISOR(EPS, "eps", 1e-16, "added to the divisor, and to the average in every update"),

@@ -19,7 +19,7 @@ FORMULA(adabound) {
     x.p = x.p - x.step * x.m;
     return x;
 }
-ONLY_KERNEL(adabound, M | VV)
+ONLY_KERNEL(adabound, M | VV | Q8)
 
 FORMULA(amsbound) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -30,7 +30,7 @@ FORMULA(amsbound) {
     x.p = x.p - x.step * x.m;
     return x;
 }
-ONLY_KERNEL(amsbound, M | VV | S)
+ONLY_KERNEL(amsbound, M | VV | S | Q8_EACH)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -54,10 +54,10 @@ COEFS(amsbound) { adamod__adabound_coefs(o, info, c); }
         OPTION_REAL(GAMMA, "gamma", 1e-3, 0, 1, 1, "how fast the bounds close"), OPTION_EPS(1e-8)
 
 RULE_DEFINITION(adabound, .summary = "Adam clipped to bounds that close in on sgd", .year = 2019,
-                .source = "arXiv 1902.09843", STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq")),
+                .source = "arXiv 1902.09843", .q8 = true, STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq")),
                 OPTIONS(ADABOUND_OPTIONS));
 RULE_DEFINITION(amsbound, .summary = "AdaBound with the largest v so far", .year = 2019, .source = "arXiv 1902.09843",
-                STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "max_exp_avg_sq")),
+                .q8 = true, STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "max_exp_avg_sq")),
                 OPTIONS(ADABOUND_OPTIONS));
 
 #endif

@@ -20,7 +20,7 @@ FORMULA(adadelta) {
     x.p = x.p - (bounded ? x.step * x.g : k->lr * delta);
     return x;
 }
-BOUNDABLE(adadelta, VV | S, T)
+BOUNDABLE(adadelta, VV | S | Q8_EACH, T)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -33,7 +33,7 @@ COEFS(adadelta) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(adadelta, .summary = "steps as large as past steps were, without a unit", .year = 2012,
-                .source = "arXiv 1212.5701", .l2_decay = true,
+                .source = "arXiv 1212.5701", .l2_decay = true, .q8 = true,
                 STATES(STATE(1, "square_avg"), STATE(2, "acc_delta"), BOUND_STATE(3)),
                 OPTIONS(OPTION_LR(1.0), OPTION_DECAY_RATE_OF(RHO, "rho", 0.9, "decay of both averages"),
                         OPTION_DIVISOR(ROOT_EPS, "eps", 1e-6, "added to the divisor"), OPTIONS_BOUND));

@@ -16,7 +16,7 @@ FORMULA(adagrad) {
     x.p = x.p - x.step * x.g;
     return x;
 }
-BOUNDABLE(adagrad, VV, S)
+BOUNDABLE(adagrad, VV | Q8_EACH, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -25,7 +25,7 @@ COEFS(adagrad) { c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(adagrad, .summary = "divides by the root of the sum of all squared gradients", .year = 2011,
-                .source = "JMLR 12, 2121–2159", .l2_decay = true, .sparse = true,
+                .source = "JMLR 12, 2121–2159", .l2_decay = true, .q8 = true, .sparse = true,
                 STATES(STATE(1, "sum", .begins = ADAMOD_BEGINS_AT_OPTION), BOUND_STATE(2)),
                 OPTIONS(OPTION_LR(1e-2),
                         OPTION_REAL(LR_DECAY, "lr_decay", 0, 0, INFINITY, 1, "lr is divided by 1 + (t - 1) lr_decay"),

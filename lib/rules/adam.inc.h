@@ -26,7 +26,7 @@ FORMULA(amsgrad) {
     if (!bounded) x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
     return x;
 }
-BOUNDABLE(amsgrad, M | VV | S, T)
+BOUNDABLE(amsgrad, M | VV | S | Q8_EACH, T)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -54,6 +54,7 @@ RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is A
                 OPTIONS(ADAM_OPTIONS));
 
 RULE_DEFINITION(amsgrad, .summary = "Adam with the largest v so far", .year = 2018, .source = "arXiv 1904.09237",
+                .q8 = true,
                 STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "max_exp_avg_sq"), BOUND_STATE(3)),
                 OPTIONS(ADAM_OPTIONS,
                         OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it")));

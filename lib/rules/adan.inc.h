@@ -23,7 +23,7 @@ FORMULA(adan) {
     x.p = x.p - x.step * (x.m * k->mscale + x.s * k->weight);
     return x;
 }
-BOUNDABLE(adan, M | VV | S | T, U)
+BOUNDABLE(adan, M | VV | S | T | Q8_EACH, U)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -38,7 +38,7 @@ COEFS(adan) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(adan, .summary = "Adam with an average of the changes of gradients", .year = 2022,
-                .source = "arXiv 2208.06677",
+                .source = "arXiv 2208.06677", .q8 = true, .more_signed = 1 << 2 | 1 << 3,
                 STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "exp_avg_diff"), STATE(3, "neg_pre_grad"),
                        BOUND_STATE(4)),
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.98),

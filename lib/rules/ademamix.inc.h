@@ -23,7 +23,7 @@ FORMULA(ademamix) {
     x.p = x.p - x.step * (x.m * k->mscale + k->weight * x.s);
     return x;
 }
-BOUNDABLE(ademamix, M | VV | S, T)
+BOUNDABLE(ademamix, M | VV | S | Q8_EACH, T)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -49,7 +49,7 @@ COEFS(ademamix) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(ademamix, .summary = "Adam with a second, slow average of gradients", .year = 2024,
-                .source = "arXiv 2409.03137",
+                .source = "arXiv 2409.03137", .q8 = true, .more_signed = 1 << 2,
                 STATES(STATE(0, "exp_avg_fast"), STATE(1, "exp_avg_sq"), STATE(2, "exp_avg_slow"), BOUND_STATE(3)),
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999),
                         OPTION_DECAY_RATE_OF(BETA_SLOW, "beta_slow", 0.9999, "decay of the slow average of gradients"),

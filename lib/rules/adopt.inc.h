@@ -28,7 +28,7 @@ FORMULA(adopt) {
     }
     return x;
 }
-BOUNDABLE(adopt, M | VV, S)
+BOUNDABLE(adopt, M | VV | Q8_EACH, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -46,7 +46,7 @@ COEFS(adopt) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(adopt, .summary = "Adam that divides by the v of the update before", .year = 2024,
-                .source = "arXiv 2411.02853", STATES(ADAM_STATES),
+                .source = "arXiv 2411.02853", .q8 = true, STATES(ADAM_STATES),
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.9999),
                         OPTION_DIVISOR(EPS, "eps", 1e-6, "the least divisor"),
                         OPTION_SWITCH(CLIP, "clip", 1, 0, "1: a normalized gradient is clipped to (t - 1)^0.25"),

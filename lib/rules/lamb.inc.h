@@ -25,7 +25,7 @@ FORMULA(lamb) {
     x.p = x.p - k->weight * u;
     return x;
 }
-BOUNDABLE(lamb, M | VV, S)
+BOUNDABLE(lamb, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -47,7 +47,7 @@ FINISH(lamb) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(lamb, .summary = "Adam whose steps are as long as lr times the array", .year = 2019,
-                .source = "arXiv 1904.00962", .driver = &adamod__sums_driver, .finish = adamod__lamb_finish,
+                .source = "arXiv 1904.00962", .q8 = true, .driver = &adamod__sums_driver, .finish = adamod__lamb_finish,
                 STATES(ADAM_STATES),
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-6),
                         OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: averages are not corrected"),

@@ -16,7 +16,7 @@ FORMULA(laprop) {
     x.p = x.p - x.m * k->mscale;
     return x;
 }
-BOUNDABLE(laprop, M | VV, S)
+BOUNDABLE(laprop, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -25,7 +25,8 @@ COEFS(laprop) { adamod__moments(o, info, c); }
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(laprop, .summary = "momentum of gradients that were divided first", .year = 2020,
-                .source = "arXiv 2002.04839", STATES(STATE(0, "exp_avg_step"), STATE(1, "exp_avg_sq"), BOUND_STATE(2)),
+                .source = "arXiv 2002.04839", .q8 = true,
+                STATES(STATE(0, "exp_avg_step"), STATE(1, "exp_avg_sq"), BOUND_STATE(2)),
                 OPTIONS(OPTION_LR(4e-4), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-15), OPTIONS_BOUND));
 
 #endif

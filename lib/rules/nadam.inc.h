@@ -18,7 +18,7 @@ FORMULA(nadam) {
     x.p = x.p - x.step * (x.g * k->low + x.m * k->high);
     return x;
 }
-BOUNDABLE(nadam, M | VV, S)
+BOUNDABLE(nadam, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -39,7 +39,7 @@ COEFS(nadam) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(nadam, .summary = "Adam with Nesterov's momentum", .year = 2016, .source = "Dozat, ICLR workshop",
-                STATES(ADAM_STATES),
+                .q8 = true, STATES(ADAM_STATES),
                 OPTIONS(OPTION_LR(2e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8),
                         OPTION_REAL(MOMENTUM_DECAY, "momentum_decay", 4e-3, 0, INFINITY, 1,
                                     "psi: how fast the momentum grows to beta1"),

@@ -17,7 +17,7 @@ FORMULA(nosadam) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-BOUNDABLE(nosadam, M | VV, S)
+BOUNDABLE(nosadam, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -32,7 +32,7 @@ COEFS(nosadam) {
 
 RULE_DEFINITION(
     nosadam, .summary = "Adam that weighs past gradients more than new ones in v", .year = 2018,
-    .source = "arXiv 1805.07557", STATES(ADAM_STATES),
+    .source = "arXiv 1805.07557", .q8 = true, STATES(ADAM_STATES),
     OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9),
             OPTION_REAL(GAMMA, "gamma", 0.1, 0, 10, 0, "update k weighs k^-gamma in v: more of the past than Adam"),
             OPTION_EPS(1e-8),

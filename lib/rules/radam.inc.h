@@ -18,7 +18,7 @@ FORMULA(radam) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-BOUNDABLE(radam, M | VV, S)
+BOUNDABLE(radam, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -35,7 +35,7 @@ COEFS(radam) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(radam, .summary = "Adam whose early learning rates are rectified by their variance", .year = 2019,
-                .source = "arXiv 1908.03265", STATES(ADAM_STATES),
+                .source = "arXiv 1908.03265", .q8 = true, STATES(ADAM_STATES),
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND));
 
 #endif

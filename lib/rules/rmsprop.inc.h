@@ -20,8 +20,8 @@ FORMULA(rmsprop) {
     x.p = x.p - x.step * x.g;
     return x;
 }
-KERNEL(rmsprop, VV)
-BOUNDED(rmsprop_bounded, rmsprop, VV | T)
+KERNEL(rmsprop, VV | Q8_EACH)
+BOUNDED(rmsprop_bounded, rmsprop, VV | T | Q8_EACH)
 
 FORMULA(rmsprop_momentum) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
@@ -32,10 +32,10 @@ FORMULA(rmsprop_momentum) {
     x.p = x.p - (bounded ? x.m : k->lr * x.m);
     return x;
 }
-KERNEL(rmsprop_momentum, M | VV)
-BOUNDED(rmsprop_momentum_bounded, rmsprop_momentum, M | VV | T)
+KERNEL(rmsprop_momentum, M | VV | Q8_EACH)
+BOUNDED(rmsprop_momentum_bounded, rmsprop_momentum, M | VV | T | Q8_EACH)
 
-/* v - a^2 is a variance; rounding may take it below zero. */
+/* v - a^2 is a variance; rounding may take it below zero. In 8 bits it would be nothing but the error of rounding. */
 FORMULA(rmsprop_centered) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.s = k->beta2 * x.s + k->beta2c * x.g;
@@ -83,7 +83,8 @@ HAS_STATE(rmsprop) { return o[s->index == 0 ? OPT_MOMENTUM : OPT_CENTERED] != 0;
 
 RULE_DEFINITION(
     rmsprop, .summary = "divides by a running root mean square of the gradients", .year = 2012,
-    .source = "Coursera lecture 6.5", .l2_decay = true, .has_state = adamod__rmsprop_has_state,
+    .source = "Coursera lecture 6.5", .l2_decay = true, .q8 = true, .q8_without = OPT_CENTERED, .more_signed = 1 << 2,
+    .has_state = adamod__rmsprop_has_state,
     STATES(OPTIONAL_STATE(0, "momentum_buffer"), STATE(1, "square_avg"), OPTIONAL_STATE(2, "grad_avg"), BOUND_STATE(3)),
     OPTIONS(OPTION_LR(1e-2), OPTION_DECAY_RATE_OF(ALPHA, "alpha", 0.99, "decay of the average of squared gradients"),
             OPTION_EPS(1e-8), OPTION_MOMENTUM,

@@ -26,7 +26,7 @@ FORMULA(stableadamw) {
     }
     return x;
 }
-BOUNDABLE(stableadamw, M | VV, S)
+BOUNDABLE(stableadamw, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -50,8 +50,8 @@ FINISH(stableadamw) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(stableadamw, .summary = "AdamW that steps less where gradients are larger than they were", .year = 2023,
-                .source = "arXiv 2304.13013", .driver = &adamod__sums_driver, .finish = adamod__stableadamw_finish,
-                STATES(ADAM_STATES),
+                .source = "arXiv 2304.13013", .q8 = true, .driver = &adamod__sums_driver,
+                .finish = adamod__stableadamw_finish, STATES(ADAM_STATES),
                 OPTIONS(OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.99), OPTION_EPS(1e-6), OPTIONS_BOUND));
 
 #endif

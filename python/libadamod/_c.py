@@ -121,6 +121,7 @@ class RuleDesc(ctypes.Structure):
         ("averages", c_int),
         ("uncounted", c_int),
         ("bound", c_int),
+        ("signed_states", c_int),
     ]
 
 
@@ -262,7 +263,7 @@ def rules() -> Dict[str, str]:
 class Rule(NamedTuple):
     """What sets a rule apart, from its own file in the library; adamod.h explains the flags."""
 
-    signed_state: str  # the name of state 0, the only one that can be negative in 8 bits; "": there is none
+    signed_states: FrozenSet[str]  # names of those that can be negative
     begin_as_param: FrozenSet[str]  # names of states
     states: FrozenSet[str]  # names of all that it may have
     shaped: bool
@@ -280,7 +281,7 @@ def rule_info(rule: str) -> Rule:
     check(lib.adamod_rule_info(rule.encode(), byref(c), ctypes.sizeof(c)))
     states = c.states[: c.n_states]
     return Rule(
-        next((s.name.decode() for s in states if s.index == 0), ""),
+        frozenset(s.name.decode() for s in states if c.signed_states >> s.index & 1),
         frozenset(s.name.decode() for s in states if s.begins == BEGINS_AS_PARAM),
         frozenset(s.name.decode() for s in states),
         *(bool(getattr(c, name)) for name in Rule._fields[3:]),

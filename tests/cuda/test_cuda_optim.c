@@ -93,16 +93,14 @@ TEST(every_type) {
 
 TEST(states_in_8_bits) {
     NEED_CUDA;
-    static const char *const rules[][2] = {
-        {"adamod", ""}, {"adam", "weight_decay=0.01"}, {"sgd", "momentum=0.9 nesterov=1"},
-        {"sgd", ""},    {"lion", "weight_decay=0.1"},  {"adam", "bound=momental"}};
     static const int64_t sizes[] = {1, 31, 255, 256, 257, 511, 513, 2048, 2049, 5000, 100003};
     static const adamod_type types[] = {ADAMOD_F32, ADAMOD_BF16, ADAMOD_F16, ADAMOD_F64};
-    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
+    option_set set = {"sgd", ""}; /* without states; then all that have them */
+    for (int r = 0; r == 0 || rule_options(ROW_Q8, r - 1, &set); r++) {
         for (int collect = 0; collect < 2; collect++) {
-            pair *x = pair_new(rules[r][0]);
+            pair *x = pair_new(set.rule);
             pair_set(x, "state_type=q8 seed=5");
-            pair_set(x, rules[r][1]);
+            pair_set(x, set.options);
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) pair_add(x, ADAMOD_F32, sizes[i]);
             for (int t = 0; t < 4; t++) {
                 pair_add(x, types[t], 3000);
@@ -139,6 +137,7 @@ TEST(blocks_of_every_size) {
                                            {"adamod", "eps=1.2e-38"},
                                            {"adamod", "lr=0"},
                                            {"adamod", "lr=1e-25"},
+                                           {"adamod", "skip_idle=1"},
                                            {"adam", "clip_value=1e5 decay=l2 weight_decay=0.1"},
                                            {"adam", "weight_decay=0.1 eps=1e-30"},
                                            {"sgd", "momentum=0.9"}};
@@ -156,6 +155,32 @@ TEST(blocks_of_every_size) {
             CHECK(pair_same(x));
             pair_free(x);
         }
+    }
+}
+
+/* Elements without gradients so far, in blocks that have others: zeros must stay zeros in every type of states. */
+TEST(idle_elements) {
+    NEED_CUDA;
+    static const char *const options[] = {"skip_idle=1", "skip_idle=1 state_type=bf16", "skip_idle=1 state_type=q8"};
+    for (int o = 0; o < 3; o++) {
+        pair *x = pair_new("adamod");
+        pair_set(x, options[o]);
+        pair_add(x, ADAMOD_F32, 10007);
+        pair_add(x, ADAMOD_BF16, 10007);
+        pair_add(x, ADAMOD_F64, 5000);
+        for (int t = 0; t < 6; t++) {
+            pair_grads(x);
+            for (int k = 0; k < x->n; k++) {
+                pair_array *a = &x->arrays[k];
+                for (size_t i = 0; i < a->count; i++) {
+                    if (i % 3 == 2 || (i % 3 == 1 && t < 3)) pair_put(a->grad_type, a->g, i, 0);
+                }
+            }
+            pair_send_grads(x);
+            pair_step(x);
+            CHECK(pair_same(x));
+        }
+        pair_free(x);
     }
 }
 
@@ -207,10 +232,14 @@ TEST(matrices_of_every_kind) {
 /* Sums over arrays of one and of many chunks, of which some end within a block. */
 TEST(sums_over_large_arrays) {
     NEED_CUDA;
-    static const char *const rules[] = {"adafactor", "lamb", "stableadamw", "prodigy", "adashift"};
+    static const char *const rules[][2] = {
+        {"adafactor", ""},           {"lamb", ""},
+        {"stableadamw", ""},         {"prodigy", ""},
+        {"adashift", "window=2"},    {"lamb", "state_type=q8"},
+        {"lamb", "state_type=bf16"}, {"stableadamw", "state_type=q8 bound=momental"}};
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
-        pair *x = pair_new(rules[r]);
-        if (r == 4) pair_set(x, "window=2");
+        pair *x = pair_new(rules[r][0]);
+        pair_set(x, rules[r][1]);
         pair_add(x, ADAMOD_F32, 3000001);
         pair_add(x, ADAMOD_F32, 8192);
         pair_add(x, ADAMOD_F32, 8193);
@@ -255,5 +284,5 @@ TEST(large_array) {
 }
 
 RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(many_steps), ENTRY(unaligned_arrays),
-          ENTRY(every_type), ENTRY(states_in_8_bits), ENTRY(blocks_of_every_size), ENTRY(many_small_arrays),
-          ENTRY(matrices_of_every_kind), ENTRY(sums_over_large_arrays), ENTRY(large_array))
+          ENTRY(every_type), ENTRY(states_in_8_bits), ENTRY(blocks_of_every_size), ENTRY(idle_elements),
+          ENTRY(many_small_arrays), ENTRY(matrices_of_every_kind), ENTRY(sums_over_large_arrays), ENTRY(large_array))

@@ -4,6 +4,8 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include "option_sets.h"
+#include "rule_table.h"
 #include "values.h"
 #include "optim/internal.h"
 #include "kernels/q8.h"
@@ -152,15 +154,15 @@ typedef struct setting {
     float *p[ARRAYS], *g[ARRAYS];
 } setting;
 
-static void setting_make(setting *x, const char *name, const char *isa, int threads) {
+static void setting_make(setting *x, const option_set *set, const char *isa, int threads) {
     uint64_t random = 7;
     if (isa) setenv("ADAMOD_ISA", isa, 1);
-    CHECK_INT(adamod_create(&x->opt, name), ADAMOD_OK);
+    CHECK_INT(adamod_create(&x->opt, set->rule), ADAMOD_OK);
     unsetenv("ADAMOD_ISA");
     CHECK_INT(adamod_set_text(x->opt, "state_type", "q8"), ADAMOD_OK);
     CHECK_INT(adamod_set(x->opt, "threads", threads), ADAMOD_OK);
     CHECK_INT(adamod_set(x->opt, "clip_norm", 50), ADAMOD_OK);
-    if (strcmp(name, "sgd") == 0) CHECK_INT(adamod_set(x->opt, "momentum", 0.9), ADAMOD_OK);
+    apply(set->options, NULL, x->opt, -1, NULL);
     for (int k = 0; k < ARRAYS; k++) {
         x->p[k] = malloc((size_t)counts[k] * sizeof(float));
         x->g[k] = malloc((size_t)counts[k] * sizeof(float));
@@ -188,37 +190,47 @@ static void setting_free(setting *x) {
     }
 }
 
-static int same_state(const setting *a, const setting *b, int k, const char *name) {
+/* Both have the state or neither has. */
+static bool same_state(const setting *a, const setting *b, int k, const char *name) {
     void *x, *y;
     adamod_type type = ADAMOD_F32;
     int64_t count = 0;
-    if (adamod_state(a->opt, k, name, &x, &type, &count) || adamod_state(b->opt, k, name, &y, &type, &count)) return 0;
-    return memcmp(x, y, (size_t)count * adamod__type_size(type)) == 0;
+    const adamod_status one = adamod_state(a->opt, k, name, &x, &type, &count);
+    const adamod_status other = adamod_state(b->opt, k, name, &y, &type, &count);
+    return one == other && (one || memcmp(x, y, (size_t)count * adamod__type_size(type)) == 0);
 }
 
-static void same_setting(const setting *a, const setting *b, const char *state) {
-    char scale[64];
-    snprintf(scale, sizeof scale, "%s_scale", state);
+static void same_setting(const setting *a, const setting *b, const option_set *set) {
+    adamod_rule info;
+    bool same = true;
+    CHECK_INT(adamod_rule_info(set->rule, &info, sizeof info), ADAMOD_OK);
     for (int k = 0; k < ARRAYS; k++) {
-        CHECK(memcmp(a->p[k], b->p[k], (size_t)counts[k] * sizeof(float)) == 0);
-        CHECK(same_state(a, b, k, state));
-        CHECK(same_state(a, b, k, scale));
+        same = same && memcmp(a->p[k], b->p[k], (size_t)counts[k] * sizeof(float)) == 0;
+        for (int i = 0; i < info.n_states; i++) {
+            char scale[64];
+            snprintf(scale, sizeof scale, "%s_scale", info.states[i].name);
+            same = same && same_state(a, b, k, info.states[i].name) && same_state(a, b, k, scale);
+        }
     }
+    if (!CHECK(same)) printf("    %s %s\n", set->rule, set->options);
 }
 
+static const option_set adamod = {"adamod", ""};
 static const char *const rules[][2] = {{"adamod", "exp_avg_lr"}, {"adam", "exp_avg_sq"}, {"sgd", "momentum_buffer"}};
+static option_set set_of(int r) { return (option_set){rules[r][0], r == 2 ? "momentum=0.9" : ""}; }
 
 TEST(instruction_sets_and_threads_agree) {
-    const int steps = fast() ? 6 : 20;
-    for (int r = 0; r < 3; r++) {
+    const int steps = fast() ? 3 : 6;
+    option_set set;
+    for (int r = 0; rule_options(ROW_Q8, r, &set); r++) {
         setting first;
-        setting_make(&first, rules[r][0], "plain", 1);
+        setting_make(&first, &set, "plain", 1);
         setting_run(&first, 0, steps);
         for (int i = 0; adamod_isa_name(i); i++) {
             setting x;
-            setting_make(&x, rules[r][0], adamod_isa_name(i), 1 + i);
+            setting_make(&x, &set, adamod_isa_name(i), 1 + i);
             setting_run(&x, 0, steps);
-            same_setting(&first, &x, rules[r][1]);
+            same_setting(&first, &x, &set);
             setting_free(&x);
         }
         setting_free(&first);
@@ -227,22 +239,23 @@ TEST(instruction_sets_and_threads_agree) {
 
 TEST(files_continue_bit_for_bit) {
     char path[64];
+    option_set set;
     snprintf(path, sizeof path, "q8_state.%d.tmp", (int)getpid());
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; rule_options(ROW_Q8, r, &set); r++) {
         setting a, b;
-        setting_make(&a, rules[r][0], NULL, 1);
-        setting_make(&b, rules[r][0], NULL, 1);
-        setting_run(&a, 0, 5);
+        setting_make(&a, &set, NULL, 1);
+        setting_make(&b, &set, NULL, 1);
+        setting_run(&a, 0, 3);
         CHECK_INT(adamod_save(a.opt, path), ADAMOD_OK);
         CHECK_INT(adamod_load(b.opt, path), ADAMOD_OK);
         for (int k = 0; k < ARRAYS; k++) memcpy(b.p[k], a.p[k], (size_t)counts[k] * sizeof(float));
-        setting_run(&a, 5, 5);
-        setting_run(&b, 5, 5);
-        same_setting(&a, &b, rules[r][1]);
+        setting_run(&a, 3, 2);
+        setting_run(&b, 3, 2);
+        same_setting(&a, &b, &set);
         /* not into states of another type */
         adamod_optimizer *other;
-        CHECK_INT(adamod_create(&other, rules[r][0]), ADAMOD_OK);
-        if (r == 2) CHECK_INT(adamod_set(other, "momentum", 0.9), ADAMOD_OK);
+        CHECK_INT(adamod_create(&other, set.rule), ADAMOD_OK);
+        apply(set.options, NULL, other, -1, NULL);
         for (int k = 0; k < ARRAYS; k++) CHECK_INT(adamod_add(other, NULL, a.p[k], a.g[k], 1, &counts[k]), ADAMOD_OK);
         CHECK_INT(adamod_load(other, path), ADAMOD_ERROR_MISMATCH);
         adamod_free(other);
@@ -254,7 +267,7 @@ TEST(files_continue_bit_for_bit) {
 
 TEST(raw_updates_are_the_handles) {
     setting x;
-    setting_make(&x, "adamod", NULL, 1);
+    setting_make(&x, &adamod, NULL, 1);
     CHECK_INT(adamod_set(x.opt, "clip_norm", INFINITY), ADAMOD_OK);
     setting_run(&x, 0, 1); /* fills the gradients */
     enum { N = 300 };
@@ -339,7 +352,8 @@ TEST(states_of_the_callers_are_as_the_handles) {
         uint8_t state[3][N] = {{0}};
         adamod_optimizer *opt;
         const int states = r == 0 ? 3 : r == 1 ? 2 : 1;
-        setting_make(&x, rules[r][0], NULL, 1);
+        const option_set set = set_of(r);
+        setting_make(&x, &set, NULL, 1);
         CHECK_INT(adamod_create(&opt, rules[r][0]), ADAMOD_OK);
         CHECK_INT(adamod_set_text(opt, "state_type", "q8"), ADAMOD_OK);
         CHECK_INT(adamod_set(opt, "clip_norm", INFINITY), ADAMOD_OK);
@@ -524,12 +538,13 @@ TEST(a_block_with_a_nan_is_lost) {
 /* ---- options, memory ---- */
 
 TEST(only_rules_that_have_it_take_it) {
+    option_set set;
     for (int r = 0; adamod_rule_name(r); r++) {
         const char *name = adamod_rule_name(r);
         adamod_optimizer *opt;
         float p = 1, g = 1;
-        const bool has =
-            !strcmp(name, "adamod") || !strcmp(name, "adam") || !strcmp(name, "sgd") || !strcmp(name, "lion");
+        bool has = false;
+        for (int i = 0; rule_options(ROW_Q8, i, &set); i++) has = has || strcmp(set.rule, name) == 0;
         CHECK_INT(adamod_create(&opt, name), ADAMOD_OK);
         CHECK_INT(adamod_set_text(opt, "state_type", "q8"), has ? ADAMOD_OK : ADAMOD_ERROR_NAME);
         CHECK_INT(adamod_set(opt, "state_type", 2), has ? ADAMOD_OK : ADAMOD_ERROR_RANGE);
@@ -539,10 +554,57 @@ TEST(only_rules_that_have_it_take_it) {
     }
 }
 
+/* v - a^2 would be nothing but the error of rounding. */
+TEST(centered_rmsprop_does_not_take_it) {
+    adamod_optimizer *opt;
+    adamod_hyper *h;
+    float p = 1, g = 1, scale = 0;
+    uint8_t v = 0, a = 0;
+    CHECK_INT(adamod_create(&opt, "rmsprop"), ADAMOD_OK);
+    apply("centered=1 state_type=q8", NULL, opt, -1, NULL);
+    CHECK_INT(adamod_add(opt, "w", &p, &g, 0, NULL), ADAMOD_ERROR_RANGE);
+    CHECK_STR(adamod_last_error(),
+              "adamod: w: rmsprop: states in 8 bits (q8) do not go with centered, expected centered = 0");
+    adamod_free(opt);
+    CHECK_INT(adamod_hyper_create(&h, "rmsprop"), ADAMOD_OK);
+    CHECK_INT(adamod_hyper_set(h, "centered", 1), ADAMOD_OK);
+    const adamod_span x = {.param = &p,
+                           .grad = &g,
+                           .state = {NULL, &v, &a},
+                           .scale = {NULL, &scale, &scale},
+                           .count = 1,
+                           .state_type = ADAMOD_Q8,
+                           .step = 1};
+    CHECK_INT(adamod_update(h, &x, 1, NULL), ADAMOD_ERROR_RANGE);
+    CHECK_HAS(adamod_last_error(), "span 0: rmsprop: states in 8 bits (q8) do not go with centered");
+    adamod_hyper_free(h);
+}
+
+/* In 8 bits, too, and whatever the type of computation. */
+TEST(a_state_begins_with_its_option) {
+    static const adamod_type types[] = {ADAMOD_F32, ADAMOD_F64};
+    for (int k = 0; k < 2; k++) {
+        enum { N = 600 };
+        double p[N] = {0};
+        float sum[N];
+        void *codes, *scales;
+        adamod_optimizer *opt;
+        CHECK_INT(adamod_create(&opt, "adagrad"), ADAMOD_OK);
+        apply("initial=0.1 state_type=q8", NULL, opt, -1, NULL);
+        adamod_tensor t = {.name = "w", .param = p, .param_type = types[k], .ndim = 1, .shape = {N}};
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_state(opt, 0, "sum", &codes, NULL, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_state(opt, 0, "sum_scale", &scales, NULL, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_q8_decode(1, N, codes, scales, sum), ADAMOD_OK);
+        for (int i = 0; i < N; i++) CHECK_CLOSE((double)sum[i], 0.1, 0.1 / 16);
+        adamod_free(opt);
+    }
+}
+
 TEST(memory_of_states_in_8_bits) {
     setting x;
     size_t states, other, expected = 0;
-    setting_make(&x, "adamod", NULL, 1);
+    setting_make(&x, &adamod, NULL, 1);
     adamod_memory(x.opt, &states, &other);
     for (int k = 0; k < ARRAYS; k++) expected += 3 * ((size_t)counts[k] + 4 * (((size_t)counts[k] + 255) / 256));
     CHECK_INT(states, expected);
@@ -565,7 +627,19 @@ static double forward(const float *w, const float *x, double *hidden) {
     return y;
 }
 
-static double train(const char *name, const char *state_type, int steps) {
+/* With a learning rate that suits the rule. */
+static double rate_of(const char *name) {
+    static const struct {
+        const char *rule;
+        double lr;
+    } others[] = {{"sgd", 0.05}, {"adadelta", 1}, {"adagrad", 0.05}, {"lion", 2e-4}, {"rmsprop", 5e-4}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(others[i].rule, name) == 0) return others[i].lr;
+    }
+    return 3e-3;
+}
+
+static double train(const option_set *set, const char *state_type, int steps) {
     static float w[WEIGHTS], teacher[WEIGHTS], g[WEIGHTS];
     uint64_t random = 3;
     adamod_optimizer *opt;
@@ -574,10 +648,10 @@ static double train(const char *name, const char *state_type, int steps) {
         teacher[i] = (float)next_uniform(&random) * (i < IN * HIDDEN ? 0.5f : 0.3f);
         w[i] = (float)next_uniform(&random) * 0.2f;
     }
-    CHECK_INT(adamod_create(&opt, name), ADAMOD_OK);
+    CHECK_INT(adamod_create(&opt, set->rule), ADAMOD_OK);
     CHECK_INT(adamod_set_text(opt, "state_type", state_type), ADAMOD_OK);
-    CHECK_INT(adamod_set(opt, "lr", strcmp(name, "sgd") == 0 ? 0.05 : 3e-3), ADAMOD_OK);
-    if (strcmp(name, "sgd") == 0) CHECK_INT(adamod_set(opt, "momentum", 0.9), ADAMOD_OK);
+    CHECK_INT(adamod_set(opt, "lr", rate_of(set->rule)), ADAMOD_OK);
+    apply(set->options, NULL, opt, -1, NULL);
     CHECK_INT(adamod_add(opt, "w", w, g, 1, (int64_t[]){WEIGHTS}), ADAMOD_OK);
     for (int t = 0; t < steps; t++) {
         double gradient[WEIGHTS] = {0}, loss = 0;
@@ -602,10 +676,12 @@ static double train(const char *name, const char *state_type, int steps) {
 }
 
 TEST(training_hardly_notices) {
-    const int steps = fast() ? 300 : 2000;
-    for (int r = 0; r < 3; r++) {
-        const double f32 = train(rules[r][0], "auto", steps), q8 = train(rules[r][0], "q8", steps);
-        printf("    %s: loss %.4g with states in f32, %.4g in 8 bits, %.3f of it\n", rules[r][0], f32, q8, q8 / f32);
+    const int steps = fast() ? 300 : 1500;
+    option_set set;
+    for (int r = 0; rule_options(ROW_Q8, r, &set); r++) {
+        const double f32 = train(&set, "auto", steps), q8 = train(&set, "q8", steps);
+        printf("    %s %s: loss %.4g with states in f32, %.4g in 8 bits, %.3f of it\n", set.rule, set.options, f32, q8,
+               q8 / f32);
         CHECK(q8 < 1.05 * f32);
     }
 }
@@ -616,5 +692,6 @@ RUN_TESTS(ENTRY(codes_are_right_on_average), ENTRY(codes_at_the_ends), ENTRY(ins
           ENTRY(scales_without_states_in_8_bits_are_refused), ENTRY(values_are_encoded_to_the_nearest_code),
           ENTRY(encoding_refuses_what_it_cannot_do), ENTRY(a_block_with_a_nan_is_lost), ENTRY(infinities_saturate),
           ENTRY(one_huge_gradient_does_not_ruin_its_block), ENTRY(only_rules_that_have_it_take_it),
+          ENTRY(centered_rmsprop_does_not_take_it), ENTRY(a_state_begins_with_its_option),
           ENTRY(memory_of_states_in_8_bits), ENTRY(training_hardly_notices), ENTRY(the_quick_way_gives_the_same),
           ENTRY(rounding_has_no_bias_and_no_memory))

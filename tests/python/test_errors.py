@@ -60,7 +60,7 @@ class Errors(unittest.TestCase):
         self.refused(ValueError, "betas is 0.9, expected 2 numbers", lambda: lt.AdaMod(p, betas=0.9))
         self.refused(ValueError, "betas is .*, expected 2 numbers", lambda: lt.AdaMod(p, betas=(0.9, 0.9, 0.9)))
         self.refused(ValueError, "flavour.*'papers'", lambda: lt.AdaMod(p, flavour="papers"))
-        self.refused(ValueError, "group 0: .*state_type is 'q8'", lambda: lt.RMSprop(p, state_type="q8"))
+        self.refused(ValueError, "group 0: .*state_type is 'q8'", lambda: lt.Prodigy(p, state_type="q8"))
         self.refused(ValueError, "decay", lambda: lt.SGD(p, decay="L3"))
         self.refused(
             TypeError, "flavour is 1, expected one of paper, published, keras", lambda: lt.AdaMod(p, flavour=1)

@@ -23,6 +23,12 @@ RULES = (
     (lt.SGD, {"momentum": 0.9, "nesterov": True}, ("momentum_buffer",)),
     (lt.Lion, {}, ("exp_avg",)),
     (lt.AdamW, {"bound": "momental"}, ("exp_avg", "exp_avg_sq", "exp_avg_lr")),
+    (lt.AdaMod, {"skip_idle": True}, ("exp_avg", "exp_avg_sq", "exp_avg_lr")),
+    (lt.Adagrad, {"initial_accumulator_value": 0.1}, ("sum",)),
+    (lt.RMSprop, {"momentum": 0.9, "bound": "momental"}, ("momentum_buffer", "square_avg", "exp_avg_lr")),
+    (lt.LAMB, {}, ("exp_avg", "exp_avg_sq")),
+    (lt.AdEMAMix, {}, ("exp_avg_fast", "exp_avg_sq", "exp_avg_slow")),
+    (lt.Adan, {}, ("exp_avg", "exp_avg_sq", "exp_avg_diff", "neg_pre_grad")),
 )
 SHAPES = ((5, 3), (300, 7), (256,), (1,), (), (0, 3))
 
@@ -68,6 +74,7 @@ class States(unittest.TestCase):
             ("adamod", lt.AdaMod, {}, RULES[0][2]),
             ("adam", lt.AdamW, {"weight_decay": 0.1}, RULES[1][2]),
             ("sgd", lt.SGD, {"momentum": 0.9}, RULES[3][2]),
+            ("lamb", lt.LAMB, {"eps": 1e-6}, RULES[1][2]),
         ):
             params = make_params((300, 7), (5,), ())
             others = clones(params)
@@ -381,7 +388,7 @@ class Conversions(unittest.TestCase):
         z.grad = torch.randn(4, dtype=torch.complex64)
         with self.assertRaisesRegex(TypeError, "parameter 0 of group 0 is torch.complex64, and states in q8"):
             lt.AdaMod([z], state_type="q8", min_8bit_size=0).step()
-        for cls, options in ((lt.Adagrad, {}), (lt.Adam, {"amsgrad": True}), (lt.Adafactor, {})):
+        for cls, options in ((lt.Adafactor, {}), (lt.Prodigy, {}), (lt.ScheduleFreeAdamW, {})):
             with self.assertRaisesRegex(ValueError, "group 0: .*state_type is 'q8'"):
                 cls([p], state_type="q8", min_8bit_size=0, **options)
 

@@ -806,6 +806,7 @@ static int add_states(ref_state *s, const ref_options *o) {
 #define BITS(...) .options[ROW_BITS] = {__VA_ARGS__}
 #define WHOLE(...) .options[ROW_WHOLE] = {__VA_ARGS__}
 #define FILES(...) .options[ROW_FILES] = {__VA_ARGS__}
+#define Q8(...) .options[ROW_Q8] = {__VA_ARGS__}
 #define CUDA(...) .options[ROW_CUDA] = {__VA_ARGS__}
 #define PYTHON(text)
 #include "rule_table.inc.h"

@@ -13,6 +13,7 @@ typedef enum row_list {
     ROW_BITS,  /* the same bits on every instruction set, for every type and number of threads: one for each kernel */
     ROW_WHOLE, /* the same, where an element depends on the whole array */
     ROW_FILES, /* going on from a state file: one for each set of states */
+    ROW_Q8,    /* with states in 8 bits, on the CPU and on a GPU: one for each kernel */
     ROW_CUDA,  /* the same bits on a GPU */
     ROW_LISTS
 } row_list;

@@ -65,8 +65,10 @@ typedef struct ELEMENT {
 /* Flag beside the states: every stored value is the result of an operation, none is stored as loaded. */
 #define COMPUTED 256
 /* Additional kernels of CUDA: for 8-bit states, for arrays that are all bf16, and for `optim bench` to try. In formulas of
- * the first two, square roots are of v * vscale, and divisions are of lr by such a root plus eps. */
+ * the first two, states are m, or m and v, or m, v and s, square roots are of v * vscale, and divisions are of lr by such a
+ * root plus eps. Q8_EACH is for 8-bit states of other formulas, which take one element at a time. */
 #define Q8 0
+#define Q8_EACH 0
 #define BF16 0
 #define TUNED 0
 #define KERNEL(name, states) KERNELS(name, name, states, 0)
@@ -488,6 +490,7 @@ static const real_kernels NAME(table) = {
 #undef KERNELS
 #undef COMPUTED
 #undef Q8
+#undef Q8_EACH
 #undef BF16
 #undef TUNED
 #undef VARIANTS

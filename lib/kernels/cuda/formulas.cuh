@@ -53,7 +53,7 @@ template <class R> struct element {
 };
 
 enum { STATE_M = 1, STATE_V = 2, STATE_S = 4, STATE_T = 8, STATE_U = 16, STATES = 31 };
-enum { HAS_Q8 = 32, HAS_BF16 = 64, HAS_TUNINGS = 128 };
+enum { HAS_Q8 = 32, HAS_BF16 = 64, HAS_TUNINGS = 128, HAS_Q8_EACH = 256, HAS_ANY_Q8 = HAS_Q8 | HAS_Q8_EACH };
 
 /* The formulas of a rule, by variant. */
 template <class... RULES> struct rule_variants {
@@ -71,6 +71,7 @@ template <class RULE> struct quick_of;
 #define U STATE_U
 #define COMPUTED 0
 #define Q8 HAS_Q8
+#define Q8_EACH HAS_Q8_EACH
 #define BF16 HAS_BF16
 #define TUNED HAS_TUNINGS
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
@@ -159,6 +160,7 @@ template <class RULE> struct quick_of;
 #undef KERNELS
 #undef COMPUTED
 #undef Q8
+#undef Q8_EACH
 #undef BF16
 #undef TUNED
 #undef LESSER

@@ -93,7 +93,7 @@ static __global__ void fill_kernel(void *to, int type, int64_t count, double val
         switch (type) {
             case ADAMOD_F32: ((float *)to)[i] = (float)value; break;
             case ADAMOD_F64: ((double *)to)[i] = value; break;
-            case ADAMOD_Q8: ((uint8_t *)to)[i] = 0; break;
+            case ADAMOD_Q8: ((uint8_t *)to)[i] = (uint8_t)value; break; /* a code */
             default: ((uint16_t *)to)[i] = nearest(type, (float)value); break;
         }
     }

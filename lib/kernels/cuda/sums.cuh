@@ -51,13 +51,13 @@ static __device__ __forceinline__ void sum_whole(double (&sum)[2], const device_
 }
 
 /* Sums of a last block, and of other types. */
-template <class RULE, bool SQUARES>
+template <class RULE, bool SQUARES, bool Q8>
 static __device__ __forceinline__ void sum_any(double (&sum)[2], const device_tensor &t, const array_step &now,
                                                const typename RULE::K &k, int64_t block, int64_t last) {
     typedef typename RULE::R R;
     for (int64_t i = block + threadIdx.x % 32; i < block + BLOCK && i < last; i += 32) {
         R before;
-        const element<R> x = load_element<RULE, false>(t, now, k, i, &before);
+        const element<R> x = load_element<RULE, Q8>(t, now, k, i, &before);
         add_element<SQUARES>(sum, update_element<RULE>(x, k));
     }
 }
@@ -75,7 +75,10 @@ static __device__ __forceinline__ void sum_block(double (&sum)[2], const device_
             }
         }
     }
-    sum_any<RULE, SQUARES>(sum, t, now, k, block, last);
+    if constexpr (RULE::has & HAS_ANY_Q8) {
+        if (t.state_type == ADAMOD_Q8) return sum_any<RULE, SQUARES, true>(sum, t, now, k, block, last);
+    }
+    sum_any<RULE, SQUARES, false>(sum, t, now, k, block, last);
 }
 
 /* Sums of blocks, a warp for each; `tiles` blocks of threads share a chunk. */

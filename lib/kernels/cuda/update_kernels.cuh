@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     const int64_t whole = last / Q8_BLOCK * Q8_BLOCK; /* tiles begin with a block */
     uint32_t left = ~0u;
     const bool given = v.tensors[tile.tensor].g != NULL;
-    if constexpr (sizeof(typename RULE::R) != 4) {
+    if constexpr (sizeof(typename RULE::R) != 4 || RULE::has & HAS_Q8_EACH) {
         /* one by one */
     } else if constexpr (KIND == KIND_Q8) {
         if (given) left = update_q8<RULE, CUT>(v, tile.tensor, at, whole);

@@ -69,7 +69,7 @@ template <class RULE> static variant_launches make_launches() {
     constexpr bool f32 = sizeof(typename RULE::R) == 4;
     variant_launches x = {};
     x.standard[KIND_ANY] = make_launch<RULE, standard_cut, KIND_ANY>("");
-    if constexpr (RULE::has & HAS_Q8) x.standard[KIND_Q8] = make_launch<RULE, q8_cut, KIND_Q8>("");
+    if constexpr (RULE::has & HAS_ANY_Q8) x.standard[KIND_Q8] = make_launch<RULE, q8_cut, KIND_Q8>("");
     if constexpr (f32 && RULE::has & HAS_BF16) x.standard[KIND_BF16] = make_launch<RULE, bf16_cut, KIND_BF16>("");
     if constexpr (f32 && RULE::has & HAS_TUNINGS) add_tunings<RULE>(&x);
     return x;

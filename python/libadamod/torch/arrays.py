@@ -704,6 +704,9 @@ class Arrays:
         if link.state.get(spec.name) is not None:
             return self._found(i, link, wanted)
         self._check_begins(i, link.state, wanted, begins or link.updates.steps == 0)
+        if wanted.dtype is torch.uint8 and spec.initial != 0:
+            self._new(i, link, wanted._replace(dtype=torch.float32), spec.initial)
+            return self._found(i, link, wanted)
         if wanted.dtype is torch.uint8:
             self._new(i, link, self._wanted_scale(wanted, link.count), 0.0)
         t = self._new(i, link, wanted, spec.initial)

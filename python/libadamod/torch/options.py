@@ -37,8 +37,8 @@ class Common(TypedDict, total=False):
     low_precision: how bfloat16 and float16 parameters are updated. "master" keeps a float32 copy in the state.
         "stochastic" keeps none and rounds at random, so that small updates act on average.
     state_type: the type of states. "auto" is float32, and float64 for float64 parameters. "bf16" takes half the memory
-        and rounds at random. "q8" takes a quarter: 8 bits in blocks of 256 with a scale each; it is for AdaMod, Adam,
-        AdamW, SGD and Lion.
+        and rounds at random. "q8" takes a quarter: 8 bits in blocks of 256 with a scale each; docs/pytorch.md says
+        which optimizers have it.
     min_8bit_size: with state_type="q8", parameters with fewer elements in this process have states as with "auto".
     offload: keeps the states of parameters on a GPU in host memory, page-locked, where the GPU reads and writes them
         over the bus: less GPU memory, slower steps. Without effect for parameters on the CPU.

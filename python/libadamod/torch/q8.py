@@ -16,8 +16,8 @@ from torch import Tensor
 
 from .. import _c
 
-# State 0 of the rules that have states in 8 bits.
-_SIGNED = {info.signed_state for info in map(_c.rule_info, _c.rules()) if info.q8_states}
+# Of the rules that have states in 8 bits, those that can be negative.
+_SIGNED = frozenset().union(*(i.signed_states for i in map(_c.rule_info, _c.rules()) if i.q8_states))
 
 
 def scale_name(name: str) -> str:
