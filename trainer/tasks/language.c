@@ -2,9 +2,9 @@
 
 #include "core/error.h"
 #include "support/clock.h"
-#include "data/shuffle.h"
+#include "models/gpt.h"
 #include "models/lstm.h"
-#include "train/checkpoint.h"
+#include "tasks/language_reader.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,15 +37,20 @@ static const key_spec keys[] = {
     WHOLE_KEY(S, data.valid, "10000", 2, 1e9, STRICT, "generated: words of validation text"),
     WHOLE_KEY(S, data.test, "20000", 0, 1e9, STRICT, "generated: words of test text"),
     WHOLE_KEY(S, data.seed, "1", 0, KEY_MOST_SEED, STRICT, "seed of the generated language"),
-    WHOLE_KEY(S, data.batch, "20", 1, 1e6, STRICT, "number of columns that the training text is cut into"),
+    WHOLE_KEY(S, data.batch, "20", 1, 1e6, STRICT,
+              "lstm: columns that the training text is cut into; gpt: windows in a batch"),
     WHOLE_KEY(S, data.valid_batch, "10", 1, 1e6, STRICT, "the same for the validation text"),
     WHOLE_KEY(S, data.test_batch, "1", 1, 1e6, STRICT, "the same for the test text"),
-    WHOLE_KEY(S, data.length, "70", 1, 100000, STRICT, "mean number of time steps in a batch"),
-    REAL_KEY(S, data.halved, "0.05", 0, 1, false, STRICT, "probability that this mean is halved for a batch"),
-    REAL_KEY(S, data.spread, "5", 0, 10000, false, STRICT, "standard deviation of the number of time steps"),
-    WHOLE_KEY(S, data.shortest, "5", 1, 100000, STRICT, "fewest time steps in a batch, except at the end of an epoch"),
-    SWITCH_KEY(S, data.scale_lr, "true", STRICT, "multiply a batch's learning rate by its time steps / data.length"),
-    WHOLE_KEY(S, data.score_length, "70", 1, 100000, LOOSE, "time steps in a batch of an evaluation"),
+    WHOLE_KEY(S, data.length, "70", 1, 100000, STRICT,
+              "lstm: mean number of time steps in a batch; gpt: tokens in a window"),
+    REAL_KEY(S, data.halved, "0.05", 0, 1, false, STRICT, "lstm: probability that this mean is halved for a batch"),
+    REAL_KEY(S, data.spread, "5", 0, 10000, false, STRICT, "lstm: standard deviation of the number of time steps"),
+    WHOLE_KEY(S, data.shortest, "5", 1, 100000, STRICT,
+              "lstm: fewest time steps in a batch, except at the end of an epoch"),
+    SWITCH_KEY(S, data.scale_lr, "true", STRICT,
+               "lstm: multiply a batch's learning rate by its time steps / data.length"),
+    WHOLE_KEY(S, data.score_length, "0", 0, 100000, LOOSE,
+              "lstm: time steps in a batch of an evaluation; gpt: tokens in a window of it; 0: data.length"),
     WHOLE_KEY(S, generate.samples, "3", 0, 1000, LOOSE, "number of texts that the trained model writes for the report"),
     WHOLE_KEY(S, generate.prompt, "10", 1, 100000, LOOSE, "held-out tokens that each of these texts continues"),
     WHOLE_KEY(S, generate.tokens, "80", 1, 1e9, LOOSE, "number of tokens to write"),
@@ -115,92 +120,46 @@ static void meaning(const recipe *r, char *out, size_t size) {
     snprintf(out, size, "embedding.weight,decoder.bias");
 }
 
-static const task_model lstm = {"lstm", &lstm_keys, .meaning = meaning};
-static const task_model *const models[] = {&lstm, NULL};
-
-/* ---- lengths ---- */
-
-/* The number of columns and of time steps of a split; the last word of a column is only a target. */
-static int64_t columns_of(const language_settings *r, int split) {
-    return split == SPLIT_TRAIN ? r->data.batch : split == SPLIT_VALID ? r->data.valid_batch : r->data.test_batch;
-}
-static int64_t steps_of(const experiment *e, int split) {
-    return language_of(e)->n[split] / columns_of(language_settings_of(&e->recipe), split) - 1;
-}
-
-enum { DRAW_LENGTHS = 0x6c656e67, ORDER_LENGTHS };
-
-static int64_t draw_length(const language_settings *r, uint64_t seed, int64_t i) {
-    const bool half = nn_uniform(nn_key(seed, 1, DRAW_LENGTHS), (uint64_t)i) < r->data.halved;
-    const double normal = nn_normal(nn_key(seed, 2, DRAW_LENGTHS), (uint64_t)i);
-    const double length = r->data.length / (half ? 2. : 1.) + r->data.spread * normal;
-    return length > r->data.shortest ? (int64_t)length : r->data.shortest;
+/* A window of text must fit into the context. */
+static const char *check_gpt(const recipe *whole) {
+    const gpt_settings *s = (const void *)whole->model_settings;
+    const language_settings *r = language_settings_of(whole);
+    const char *path = gpt_check(s);
+    if (path) return path;
+    const int context = gpt_configure(s, 1, r->data.length).context;
+    if (r->data.length > context)
+        return task_refuse("data.length", "data.length is %d, expected at most model.context, %d", r->data.length,
+                           context);
+    if (r->data.score_length <= context) return NULL;
+    return task_refuse("data.score_length", "data.score_length is %d, expected at most model.context, %d",
+                       r->data.score_length, context);
 }
 
-/* Draws lengths up to the end of the text; the last batch has the rest. */
-static int draw_lengths(experiment *e) {
-    const language_settings *r = language_settings_of(&e->recipe);
-    language *s = language_of(e);
-    const int64_t steps = steps_of(e, SPLIT_TRAIN), most = steps / r->data.shortest + 1;
-    s->drawn = malloc((size_t)most * sizeof *s->drawn);
-    s->lengths = malloc((size_t)most * sizeof *s->lengths);
-    if (!s->drawn || !s->lengths) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the lengths of batches");
-    for (int64_t done = 0; done < steps; s->batches++) {
-        const int64_t length = draw_length(r, e->recipe.train.seed, s->batches);
-        const int64_t n = length < steps - done ? length : steps - done;
-        s->drawn[s->batches] = n;
-        s->longest = n > s->longest ? n : s->longest;
-        done += n;
-    }
-    return 0;
+static void meaning_of_gpt(const recipe *r, char *out, size_t size) {
+    (void)r;
+    snprintf(out, size, "wte.weight");
 }
 
-static void order_epoch(language *s, uint64_t seed) {
-    if (s->ordered_epoch == s->epoch) return;
-    memcpy(s->lengths, s->drawn, (size_t)s->batches * sizeof *s->lengths);
-    shuffle(s->lengths, s->batches, s->batches, nn_key(seed, (uint64_t)s->epoch, ORDER_LENGTHS));
-    s->ordered_epoch = s->epoch;
+static const task_model lstm = {"lstm", &lstm_keys, .meaning = meaning, .carries = true};
+static const task_model gpt = {"gpt", &gpt_keys, .check = check_gpt, .meaning = meaning_of_gpt};
+static const task_model *const models[] = {&lstm, &gpt, NULL};
+
+const language_reader *language_reader_of(const recipe *r) {
+    return recipe_model(r) == &gpt ? &language_windows : &language_columns;
 }
 
 /* ---- graphs ---- */
 
-/* Builds a graph for at most `steps` time steps of a split. Its inputs are ids, targets and carried; its output "loss". */
-static nn_value build_graph(const experiment *e, nn_graph *g, int split, int64_t steps, int *rows) {
-    const int64_t columns = columns_of(language_settings_of(&e->recipe), split);
-    const lstm_settings *model = (const void *)e->recipe.model_settings;
-    *rows = nn_symbol(g, "tokens", steps * columns);
-    const int one = nn_symbol(g, "one", 1);
-    lstm_text text = {.words = language_of(e)->words, .batch = columns, .state = task_split_name((task_split)split)};
-    text.ids = nn_input(g, "ids", NN_I32, *rows, 0);
-    text.targets = nn_input(g, "targets", NN_I32, *rows, 0);
-    text.carried = nn_input(g, "carried", NN_I32, one, 0);
-    nn_pad(g, text.targets, -1);
-    const nn_value loss = lstm_build(g, model, &text, split == SPLIT_TRAIN);
-    nn_output(g, "loss", loss);
-    return loss;
-}
-
-static nn_value build(experiment *e, nn_graph *g) {
-    const language_settings *r = language_settings_of(&e->recipe);
-    language *s = language_of(e);
-    const nn_value loss = build_graph(e, g, SPLIT_TRAIN, s->longest > 0 ? s->longest : r->data.length, &s->rows);
-    for (int split = SPLIT_VALID; split < SPLITS; split++)
-        lstm_declare(g, (const void *)e->recipe.model_settings, task_split_name((task_split)split),
-                     columns_of(r, split));
-    return loss;
-}
+static nn_value build(experiment *e, nn_graph *g) { return language_reader_of(&e->recipe)->build(e, g); }
 
 static int prepare(experiment *e, int uses) {
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
-    const int64_t most = language_settings_of(&e->recipe)->data.score_length;
-    language *s = language_of(e);
     for (int split = SPLIT_VALID; (uses & TASK_SCORE) && split < SPLITS; split++) {
-        language_scoring *x = &s->scoring[split];
-        if (s->n[split] == 0) continue;
-        const int64_t steps = steps_of(e, split);
+        language_scoring *x = &language_of(e)->scoring[split];
+        if (language_of(e)->n[split] == 0) continue;
         if (!(x->graph = nn_graph_create(e->params)))
             return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a graph");
-        build_graph(e, x->graph, split, steps < most ? steps : most, &x->rows);
+        language_reader_of(&e->recipe)->build_scoring(e, x->graph, split, x);
         if (nn_plan_create(&x->plan, x->graph, &o)) return -1;
     }
     return 0;
@@ -220,6 +179,7 @@ static void close_language(experiment *e) {
     subword_codes_close(&s->codes);
     free(s->drawn);
     free(s->lengths);
+    free(s->windows);
     free(s);
     e->state = NULL;
 }
@@ -229,7 +189,7 @@ static int open_language(experiment *e, const char *directory, int uses) {
     if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the task");
     s->ordered_epoch = -1;
     int failed = language_load(e, directory, uses);
-    if (!failed && !directory) failed = draw_lengths(e);
+    if (!failed && !directory) failed = language_reader_of(&e->recipe)->begin(e);
     if (failed) close_language(e);
     return failed ? -1 : 0;
 }
@@ -280,52 +240,31 @@ static void describe(const experiment *e, task_fact fact, void *context) {
     fact(context, "best perplexity", text);
 }
 
-/* Columns are equally long, so the last tokens may be unused. */
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
-    const language_settings *r = language_settings_of(&e->recipe);
-    const int64_t n = language_of(e)->n[split], columns = columns_of(r, split),
-                  unknown = language_of(e)->unknown[split];
-    char used[128] = "", strange[64] = "";
-    if ((n % columns == 0 && unknown == 0) || language_is_generated(&e->recipe)) return false;
-    if (n % columns)
-        snprintf(used, sizeof used, "uses %lld of %lld tokens, in %lld columns of equal length%s",
-                 (long long)(n - n % columns), (long long)n, (long long)columns, unknown ? "; " : "");
+    const int64_t unknown = language_of(e)->unknown[split];
+    char unread[128], strange[64] = "";
+    const bool some = language_reader_of(&e->recipe)->unused(e, split, unread, sizeof unread);
+    if ((!some && unknown == 0) || language_is_generated(&e->recipe)) return false;
     if (unknown)
-        snprintf(strange, sizeof strange, "%lld of %lld tokens not in the vocabulary", (long long)unknown,
-                 (long long)n);
-    snprintf(out, size, "%.*s: %s%s", RECIPE_PATH, language_file(r, split), used, strange);
+        snprintf(strange, sizeof strange, "%s%lld of %lld tokens not in the vocabulary", some ? "; " : "",
+                 (long long)unknown, (long long)language_of(e)->n[split]);
+    snprintf(out, size, "%.*s: %s%s", RECIPE_PATH, language_file(language_settings_of(&e->recipe), split),
+             some ? unread : "", strange);
     return true;
 }
 
 /* ---- batches ---- */
 
-/* Copies time steps first .. first + n - 1 of a split into a plan's inputs. */
-static void feed(const experiment *e, nn_plan *plan, int rows, int split, int64_t first, int64_t n, bool carried) {
-    const int64_t columns = columns_of(language_settings_of(&e->recipe), split), height = steps_of(e, split) + 1;
-    const int32_t *text = language_of(e)->text[split];
-    int32_t *ids = nn_plan_data(plan, "ids"), *targets = nn_plan_data(plan, "targets");
-    *(int32_t *)nn_plan_data(plan, "carried") = carried;
-    nn_plan_set_rows(plan, rows, n * columns);
-    for (int64_t t = 0; t < n; t++) {
-        for (int64_t b = 0; b < columns; b++) {
-            ids[t * columns + b] = text[b * height + first + t];
-            targets[t * columns + b] = text[b * height + first + t + 1];
-        }
-    }
-}
-
 static int64_t batches(const experiment *e) { return language_of(e)->batches; }
 
 static void next(experiment *e, task_batch *out) {
-    const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
-    order_epoch(s, e->recipe.train.seed);
-    const int64_t length = s->lengths[s->index], tokens = length * r->data.batch;
-    feed(e, e->plan, s->rows, SPLIT_TRAIN, s->place, length, s->index > 0);
-    s->place += length;
-    if (++s->index == s->batches) s->index = 0, s->place = 0, s->epoch++;
-    *out = (task_batch){.items = tokens, .samples = tokens, .targets = tokens, .epoch = s->epoch, .index = s->index};
-    if (r->data.scale_lr) out->lr_factor = (double)length / r->data.length;
+    *out = (task_batch){0};
+    language_reader_of(&e->recipe)->feed(e, out);
+    if (++s->index == s->batches) s->index = 0, s->epoch++;
+    out->samples = out->targets = out->items;
+    out->epoch = s->epoch;
+    out->index = s->index;
 }
 
 static int seek(experiment *e, int64_t epoch, int64_t index) {
@@ -336,9 +275,7 @@ static int seek(experiment *e, int64_t epoch, int64_t index) {
             (long long)index, (long long)s->batches);
     s->epoch = epoch;
     s->index = index;
-    s->place = 0;
-    order_epoch(s, e->recipe.train.seed);
-    for (int64_t i = 0; i < index; i++) s->place += s->lengths[i];
+    language_reader_of(&e->recipe)->seek(e);
     return 0;
 }
 
@@ -355,37 +292,27 @@ static int64_t count(const experiment *e, task_split split) { return language_of
 
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
                     task_result *out) {
-    const language_settings *r = language_settings_of(&e->recipe);
-    const language_scoring *x = &language_of(e)->scoring[split];
-    const int64_t length = r->data.score_length, all = count(e, split) > 0 ? steps_of(e, split) : 0;
-    const int64_t steps = depth == TASK_GLANCE && all > length ? length : all;
     const double start = clock_seconds();
     double sum = 0;
     *out = (task_result){0};
     for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
-    if (steps == 0 || !x->plan) return 0;
-    for (int64_t at = 0; at < steps; at += length) {
-        const int64_t n = steps - at < length ? steps - at : length;
-        feed(e, x->plan, x->rows, split, at, n, at > 0);
-        nn_plan_forward(x->plan);
-        if (nn_plan_wait(x->plan)) return -1;
-        sum += (double)*(const float *)nn_plan_data(x->plan, "loss");
-        experiment_progress(e, "tokens", (at + n) * columns_of(r, split), steps * columns_of(r, split));
-    }
-    out->items = (double)(steps * columns_of(r, split));
-    out->samples = steps * columns_of(r, split);
+    if (!language_of(e)->scoring[split].plan) return 0;
+    if (language_reader_of(&e->recipe)->score(e, split, depth == TASK_GLANCE, &sum, &out->samples)) return -1;
+    out->items = (double)out->samples;
     out->seconds = clock_seconds() - start;
     out->value[LOSS] = sum / out->items;
     out->value[PERPLEXITY] = exp(out->value[LOSS]);
-    if (r->data.tokens == LANGUAGE_CHARACTERS) out->value[BITS] = out->value[LOSS] / log(2);
+    if (language_settings_of(&e->recipe)->data.tokens == LANGUAGE_CHARACTERS)
+        out->value[BITS] = out->value[LOSS] / log(2);
     return sample && depth == TASK_WHOLE ? language_samples(e, split, sample, context) : 0;
 }
 
 /* ---- the table ---- */
 
 static const key_table *const tables[] = {&table, NULL};
-static const char *const subtitle[] = {"model.kind",  "model.layers", "model.embedding", "model.hidden",
-                                       "data.tokens", "data.batch",   "data.length",     NULL};
+static const char *const subtitle[] = {"model.kind", "model.size",  "model.layers", "model.embedding", "model.hidden",
+                                       "model.d",    "model.heads", "data.tokens",  "data.batch",      "data.length",
+                                       NULL};
 const task task_language = {.name = "language",
                             .about = "the next word of a text",
                             .items = "tokens",
@@ -401,7 +328,6 @@ const task task_language = {.name = "language",
                             .other_meaning = "another vocabulary",
                             .answers = "Generated text",
                             .subtitle = subtitle,
-                            .carries = true,
                             .open = open_language,
                             .close = close_language,
                             .build = build,

@@ -1,8 +1,5 @@
-/* language.h - the task "language": a recurrent network predicts the next word or character of a text.
- *
- * The text is cut into columns, one for each row of a batch, and read from left to right. The network's state is carried
- * from batch to batch and starts as zeros at the beginning of an epoch or an evaluation. The lengths of batches are drawn
- * once and shuffled for each epoch, so that all epochs have the same number of batches. */
+/* language.h - the task "language": a model predicts the next token of a text from those before it. An LSTM and GPT read the
+ * text in different ways: see language_reader.h. */
 #ifndef ADAMOD_LANGUAGE_H
 #define ADAMOD_LANGUAGE_H
 
@@ -50,7 +47,8 @@ static inline const language_settings *language_settings_of(const recipe *r) {
 typedef struct language_scoring {
     nn_graph *graph;
     nn_plan *plan;
-    int rows; /* symbol */
+    int rows;    /* symbol */
+    int windows; /* symbol; GPT */
 } language_scoring;
 
 /* The task's part of an experiment. */
@@ -65,12 +63,17 @@ typedef struct language {
     int64_t unknown[SPLITS];
     language_scoring scoring[SPLITS];
     /* training */
-    int rows;                 /* symbol */
-    int64_t *drawn, *lengths; /* of batches: as drawn, and in this epoch's order */
-    int64_t batches, longest;
-    int64_t ordered_epoch; /* the epoch that `lengths` belongs to; -1: none */
+    int rows, n_windows;   /* symbols; the second one GPT's */
+    int64_t batches;       /* of an epoch */
     int64_t epoch, index;  /* of the next batch */
-    int64_t place;         /* its first time step */
+    int64_t ordered_epoch; /* the epoch that `lengths` or `windows` belongs to; -1: none */
+    /* columns */
+    int64_t *drawn, *lengths; /* of batches: as drawn, and in this epoch's order */
+    int64_t longest;
+    int64_t place; /* the next batch's first time step */
+    /* windows */
+    int64_t *windows; /* in this epoch's order */
+    int64_t first;    /* token of this epoch's window 0 */
 } language;
 
 static inline language *language_of(const experiment *e) { return e->state; }
@@ -85,6 +88,9 @@ static inline bool language_is_generated(const recipe *r) {
 
 /* The name of a split's file in the folder; "": none. */
 const char *language_file(const language_settings *r, int split);
+
+typedef struct language_reader language_reader;
+const language_reader *language_reader_of(const recipe *r);
 
 extern const task task_language;
 extern const task_bench language_bench; /* language_bench.c */

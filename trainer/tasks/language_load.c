@@ -1,4 +1,4 @@
-#include "tasks/language.h"
+#include "tasks/language_reader.h"
 
 #include "core/buffer.h"
 #include "core/error.h"
@@ -257,19 +257,16 @@ double language_entropy(const recipe *whole) {
 
 /* ---- either ---- */
 
-/* A column needs at least a word and its successor. */
-static int check_columns(const experiment *e) {
-    static const char *const keys[SPLITS] = {"data.batch", "data.valid_batch", "data.test_batch"};
-    const language_settings *r = language_settings_of(&e->recipe);
-    const int batch[SPLITS] = {r->data.batch, r->data.valid_batch, r->data.test_batch};
+static int check_sizes(const experiment *e) {
     for (int split = 0; split < SPLITS; split++) {
         const int64_t n = language_of(e)->n[split];
-        if (n == 0 || n / batch[split] >= 2) continue;
-        char path[PATH] = "";
+        char why[128], path[PATH] = "";
+        const int64_t least =
+            language_reader_of(&e->recipe)->least(language_settings_of(&e->recipe), split, why, sizeof why);
+        if (n == 0 || n >= least) continue;
         if (!language_is_generated(&e->recipe)) path_of(e, split, path);
-        return adamod__refuse("%s%sthe %s text has %lld tokens, expected at least %d: two for each of %s %d columns",
-                              path, *path ? ": " : "", task_split_label((task_split)split), (long long)n,
-                              2 * batch[split], keys[split], batch[split]);
+        return adamod__refuse("%s%sthe %s text has %lld tokens, expected at least %lld: %s", path, *path ? ": " : "",
+                              task_split_label((task_split)split), (long long)n, (long long)least, why);
     }
     return 0;
 }
@@ -277,5 +274,5 @@ static int check_columns(const experiment *e) {
 int language_load(experiment *e, const char *directory, int uses) {
     const bool generated = language_is_generated(&e->recipe);
     if (generated ? generate(e, !directory) : read_files(e, directory, uses)) return -1;
-    return check_columns(e);
+    return check_sizes(e);
 }

@@ -201,7 +201,7 @@ static int open_exchange(experiment *e, nccl *on_device, bool norms) {
                                 .parts = shard_parts(e->shard),
                                 .plan = e->plan,
                                 .batches = r->train.accumulate,
-                                .carries = e->task->carries,
+                                .carries = experiment_carries(e),
                                 .order = r->train.sum,
                                 .overlap = overlaps(e, e->comm) && !norms};
     const int failed = exchange_open(&e->exchange, &o);

@@ -13,7 +13,7 @@ static bool on_device(const experiment *s) { return s->params->on_device; }
 bool update_is_pending(const experiment *s) {
     const int ranks = comm_size(s->comm);
     const bool waits = s->recipe.train.accumulate > ranks || (ranks > 1 && !exchange_is_on_device(s->exchange)) ||
-                       (ranks > 1 && s->task->carries);
+                       (ranks > 1 && experiment_carries(s));
     return on_device(s) && !waits;
 }
 
@@ -112,7 +112,7 @@ static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, 
     exchange_begin(s->exchange, ranks, first == 0, first + ranks == n);
     for (int place = 0; place < ranks; place++) {
         feed(s, at, first + place, u);
-        if (place > rank || (place < rank && !s->task->carries)) continue;
+        if (place > rank || (place < rank && !experiment_carries(s))) continue;
         nn_plan_forward(s->plan);
         if (place < rank) continue;
         const float *loss = nn_plan_data(s->plan, "loss");
@@ -221,7 +221,7 @@ static adamod_status run_batch(experiment *s, int i, bool collect, update *u) {
 /* Runs forward through another rank's earlier batch of the round, if states are carried. */
 static adamod_status run_before(experiment *s, int i) {
     const int size = comm_size(s->comm), rank = comm_rank(s->comm);
-    if (!s->task->carries || i % size > rank) return ADAMOD_OK;
+    if (!experiment_carries(s) || i % size > rank) return ADAMOD_OK;
     nn_plan_forward(s->plan);
     return nn_plan_wait(s->plan);
 }

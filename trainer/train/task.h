@@ -42,6 +42,7 @@ struct task_model {
     /* Writes patterns of the parameters that depend on the fingerprint: the layer of classes, embeddings of words. Other
      * parameters can be used with other data. NULL: not known. */
     void (*meaning)(const recipe *r, char *out, size_t size);
+    bool carries; /* a training batch starts with the model's states after the previous one */
 };
 
 /* For checks: the message, then the path of the key. */
@@ -104,8 +105,7 @@ struct task {
     const metric *metrics;           /* the first is "loss" */
     int n_metrics;
     task_answer answer;
-    bool generates; /* its data are never read from files */
-    bool carries;   /* a training batch starts with the model's states after the previous one */
+    bool generates;                               /* its data are never read from files */
     bool (*measures)(const recipe *r, int index); /* whether the recipe measures a metric; NULL: all */
     const char *(*check)(const recipe *r);        /* as a model's */
     /* For reports; each may be NULL. */
@@ -221,6 +221,9 @@ bool experiment_trains(const experiment *e, const nn_param *p);
 /* Makes the recipe's optimizer for the trained ones of parameters first to end - 1. on_host: it only stores states, on the
  * host, also for parameters on a device. */
 int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out);
+
+/* Whether a training batch starts with the model's states after the previous one. */
+static inline bool experiment_carries(const experiment *e) { return recipe_model(&e->recipe)->carries; }
 
 /* The precision in use: "full", "tf32" or "mixed". */
 const char *experiment_precision(const experiment *e);

@@ -1,0 +1,63 @@
+/* GPT-2's decoder (Radford et al. 2019) over packed windows of text, and its variants of today by switches: RMS norms
+ * (arXiv 1910.07467), rotary positions (2104.09864), SwiGLU (2002.05202), grouped keys and values (2305.13245), norms of
+ * queries and keys (2010.04245), no biases.
+ *
+ * Parameters have the names of GPT-2's own files: wte.weight, wpe.weight, h.0.ln_1.weight, h.0.attn.c_attn.weight, ...,
+ * ln_f.bias. Matrices are [out, in], where those files have [in, out]. The output layer is wte. */
+#ifndef ADAMOD_GPT_H
+#define ADAMOD_GPT_H
+
+#include "support/keys.h"
+#include "nn/nn.h"
+
+typedef enum gpt_size { GPT_CUSTOM, GPT_D12, GPT_D24, GPT_D36, GPT_D48 } gpt_size;
+typedef enum gpt_norm { GPT_LAYER_NORM, GPT_RMS_NORM } gpt_norm;
+typedef enum gpt_positions { GPT_LEARNED, GPT_ROTARY } gpt_positions;
+typedef enum gpt_activation { GPT_GELU, GPT_SWIGLU } gpt_activation;
+
+/* The recipe's keys. */
+typedef struct gpt_settings {
+    struct {
+        gpt_size size;
+        int layers, d, heads, kv_heads, ffn, context;
+        gpt_norm norm;
+        gpt_positions positions;
+        gpt_activation activation;
+        bool qk_norm, biases;
+        double rotary_base, dropout, z_loss;
+    } model;
+} gpt_settings;
+extern const key_table gpt_keys;
+
+/* The same with every default resolved. */
+typedef struct gpt_config {
+    int layers, d, heads, kv_heads;
+    int ffn;     /* width between the two layers of a block; with SwiGLU the first one has twice as many outputs */
+    int context; /* most tokens of a window */
+    int words;   /* of the vocabulary */
+    gpt_norm norm;
+    gpt_positions positions;
+    gpt_activation activation;
+    bool qk_norm, biases;
+    double rotary_base, dropout, z_loss;
+} gpt_config;
+
+/* length: the context, if the settings name none. */
+gpt_config gpt_configure(const gpt_settings *s, int words, int length);
+
+/* NULL, or the path of a key that does not fit the others, with a message. */
+const char *gpt_check(const gpt_settings *s);
+
+typedef struct gpt_symbols {
+    int tokens, windows;
+} gpt_symbols;
+
+/* The loss of at most `tokens` tokens in at most `windows` windows. Inputs: ids, positions and targets [tokens], ranges
+ * [windows, 2], the rows of each window. Returns the loss (see nn_cross_entropy), also the output "loss". */
+nn_value gpt_training(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t windows, gpt_symbols *symbols);
+
+/* log p of each word of the vocabulary after each token: the output "scores" [tokens, words]. Inputs as in training, without
+ * targets. */
+void gpt_scores(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t windows, gpt_symbols *symbols);
+
+#endif
