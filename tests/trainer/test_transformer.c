@@ -287,7 +287,7 @@ static nn_value expects_activations(nn_graph *g, const some_values *v) {
     return nn_cross_entropy(g, v->x, nn_input(g, "f", NN_F32, 1, 0), 0);
 }
 static nn_value follows_activations(nn_graph *g, const some_values *v) {
-    return nn_path_attention(g, v->x, v->x, v->ranges, nn_input(g, "f", NN_F32, 1, 0), 1);
+    return nn_path_attention(g, v->x, v->x, v->ranges, nn_input(g, "f", NN_F32, 1, 0), 1, 1);
 }
 
 TEST(ops_refuse_values_of_the_wrong_type) {

@@ -120,7 +120,10 @@ static nn_value norm(nn_graph *g, const gpt_config *c, const char *name, nn_valu
 
 /* What a graph reads besides parameters. */
 typedef struct text {
-    nn_value ids, positions, ranges;
+    nn_value ids, positions;
+    nn_value ranges; /* of windows, or ... */
+    nn_value paths;  /* ... of tokens in the caches of layers, which hold those read before */
+    int cache;       /* symbol of their rows */
 } text;
 
 /* Normed and rotated, if the model does either. */
@@ -134,12 +137,21 @@ static nn_value queries_and_keys(nn_graph *g, const gpt_config *c, const text *t
                         rotary ? c->rotary_base : 0, 1e-5);
 }
 
-static nn_value attention(nn_graph *g, const gpt_config *c, const text *t, nn_value x) {
+/* Of new tokens to those in the cache of a layer, and to themselves. */
+static nn_value cached_attention(nn_graph *g, const gpt_config *c, const text *t, int layer, nn_value qkv) {
+    char name[32];
+    snprintf(name, sizeof name, "cache.%d", layer);
+    const nn_value cache = nn_state(g, name, NN_F32, t->cache, 2 * (int64_t)c->d / c->heads * c->kv_heads);
+    return nn_path_attention(g, qkv, cache, t->paths, t->positions, c->heads, c->kv_heads);
+}
+
+static nn_value attention(nn_graph *g, const gpt_config *c, const text *t, int layer, nn_value x) {
     const int64_t columns = (int64_t)c->d / c->heads * (c->heads + 2 * c->kv_heads);
     nn_scope_push(g, "attn");
     nn_value y = linear(g, c, "c_attn", x, columns, usual());
     y = queries_and_keys(g, c, t, y);
-    y = nn_grouped_attention(g, y, t->ranges, c->heads, c->kv_heads, true, c->dropout);
+    y = t->ranges < 0 ? cached_attention(g, c, t, layer, y)
+                      : nn_grouped_attention(g, y, t->ranges, c->heads, c->kv_heads, true, c->dropout);
     y = linear(g, c, "c_proj", y, c->d, residual(c));
     nn_scope_pop(g);
     return y;
@@ -169,7 +181,7 @@ static nn_value decoder(nn_graph *g, const gpt_config *c, const text *t) {
     nn_value x = embed(g, c, t);
     for (int i = 0; i < c->layers; i++) {
         nn_scope_push(g, "h.%d", i);
-        x = nn_add(g, x, attention(g, c, t, norm(g, c, "ln_1", x)), c->dropout);
+        x = nn_add(g, x, attention(g, c, t, i, norm(g, c, "ln_1", x)), c->dropout);
         x = nn_add(g, x, feed_forward(g, c, norm(g, c, "ln_2", x)), c->dropout);
         nn_scope_pop(g);
     }
@@ -200,4 +212,16 @@ void gpt_scores(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t window
     const text t = inputs(g, tokens, windows, symbols);
     const nn_value logits = nn_linear(g, decoder(g, c, &t), words(g, c), -1, NN_LINEAR);
     nn_output(g, "scores", nn_log_softmax(g, logits));
+}
+
+void gpt_step(nn_graph *g, const gpt_config *c, int64_t tokens, bool predicts, int *rows) {
+    *rows = nn_symbol(g, "tokens", tokens);
+    const text t = {.ids = nn_input(g, "ids", NN_I32, *rows, 0),
+                    .positions = nn_input(g, "positions", NN_I32, *rows, 0),
+                    .ranges = -1,
+                    .paths = nn_input(g, "paths", NN_I32, *rows, c->context),
+                    .cache = nn_symbol(g, "cache", c->context)};
+    const nn_value x = decoder(g, c, &t);
+    if (!predicts) nn_keep(g, "read", x);
+    else nn_output(g, "scores", nn_log_softmax(g, nn_linear(g, x, words(g, c), -1, NN_LINEAR)));
 }

@@ -60,4 +60,9 @@ nn_value gpt_training(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t 
  * targets. */
 void gpt_scores(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t windows, gpt_symbols *symbols);
 
+/* Reads up to `tokens` tokens of one text after those read before, whose keys and values are in the states cache.L of
+ * model.context rows. Inputs: ids, positions [tokens] and paths [tokens, context], rows of the caches: 0, 1, 2, ... for each
+ * token. predicts: the output "scores" is as of gpt_scores; else the tokens are only read. On a device, tokens is 1. */
+void gpt_step(nn_graph *g, const gpt_config *c, int64_t tokens, bool predicts, int *rows);
+
 #endif

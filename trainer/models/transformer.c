@@ -107,7 +107,7 @@ static nn_value self_attention(nn_graph *g, const transformer_config *c, nn_valu
                                const cache_io *io) {
     nn_value y = begin(g, c, "self_norm", x);
     y = dense(g, "self_qkv", y, 3 * c->d, c->d, packed_init(c), NN_LINEAR);
-    y = io ? nn_path_attention(g, y, io->cache, io->paths, io->positions, c->heads)
+    y = io ? nn_path_attention(g, y, io->cache, io->paths, io->positions, c->heads, c->heads)
            : nn_attention(g, y, -1, ranges, ranges, c->heads, causal, c->attention_dropout);
     y = dense(g, "self_out", y, c->d, c->d, xavier(), NN_LINEAR);
     return end(g, c, "self_norm", x, y);

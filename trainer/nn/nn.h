@@ -292,11 +292,13 @@ nn_value nn_log_softmax(nn_graph *g, nn_value x);
  * Among equals the lower column comes first. */
 nn_value nn_best(nn_graph *g, nn_value x, int n);
 
-/* Attention of one new token of each hypothesis to those before it and to itself. Row r of q, [q | k | v], is the token at
- * positions[r] of hypothesis r. Its k and v go to row paths[r][positions[r]] of cache, a state [.., 2 d] = [k | v]; it sees
- * the rows paths[r][0 .. positions[r]]. So a common prefix is stored once, and nothing moves when one hypothesis replaces
- * another. If the path's end is negative there is no hypothesis: nothing is written, and the result is 0. */
-nn_value nn_path_attention(nn_graph *g, nn_value q, nn_value cache, nn_value paths, nn_value positions, int heads);
+/* Attention of one new token of each hypothesis to those before it and to itself. Row r of q, [q | k | v] with heads,
+ * kv_heads and kv_heads heads, is the token at positions[r] of hypothesis r. Its k and v go to row paths[r][positions[r]] of
+ * cache, a state [.., k | v]; it sees the rows paths[r][0 .. positions[r]]. So a common prefix is stored once, and nothing
+ * moves when one hypothesis replaces another. If the path's end is negative there is no hypothesis: nothing is written, and
+ * the result is 0. On the host, rows may also be tokens of one text: all are written before any is read. */
+nn_value nn_path_attention(nn_graph *g, nn_value q, nn_value cache, nn_value paths, nn_value positions, int heads,
+                           int kv_heads);
 
 /* A step of beam search for many sentences. Sentence i has rows i beam .. (i + 1) beam - 1 of ids, positions and paths (see
  * nn_path_attention), one for each hypothesis. The step takes the output of nn_best, with at least 2 beam + 1 tokens if the

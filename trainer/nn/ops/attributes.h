@@ -52,7 +52,7 @@ typedef struct nn_query_key_attributes {
 static inline double nn_dropout_of(const void *attributes) { return *(const double *)attributes; }
 
 typedef struct nn_path_attention_attributes {
-    int heads;
+    int heads, kv_heads;
 } nn_path_attention_attributes;
 
 typedef struct nn_cross_entropy_attributes {

@@ -23,7 +23,7 @@ static void attend(const job *j, const float *q, const int32_t *path, int64_t n,
     const nn_path_view *v = &j->view;
     _Alignas(64) float score[SCORES];
     const float scale = (float)(1 / sqrt((double)v->size));
-    for (int64_t l = 0; l < n; l++) score[l] = scale * j->x->dot(v->size, q, v->cache + path[l] * 2 * v->d + column);
+    for (int64_t l = 0; l < n; l++) score[l] = scale * j->x->dot(v->size, q, v->cache + path[l] * 2 * v->kv + column);
     const float most = j->x->most(n, score);
     if (most > s->most) {
         const float down = expf(s->most - most);
@@ -33,30 +33,31 @@ static void attend(const job *j, const float *q, const int32_t *path, int64_t n,
     }
     s->sum += j->x->weights(n, nn_padded(n), s->most, score);
     for (int64_t l = 0; l < n; l++)
-        j->x->scale(v->size, v->cache + (path[l] * 2 + 1) * v->d + column, score[l], y, true);
+        j->x->scale(v->size, v->cache + (path[l] * 2 + 1) * v->kv + column, score[l], y, true);
 }
 
 static void attend_row(void *context, int64_t row) {
     const job *j = context;
     const nn_path_view *v = &j->view;
-    const float *q = v->q + row * 3 * v->d;
+    const float *q = v->q + row * (v->d + 2 * v->kv);
     const int32_t own = nn_path_row(v, row), *path = v->paths + row * v->length;
     const int64_t n = v->positions[row] + 1;
     float *out = (float *)j->call->output[0].data + row * v->d;
     memset(out, 0, (size_t)v->d * sizeof *out);
     if (own < 0) return;
     assert(own < j->call->output[1].rows);
-    memcpy(v->cache + own * 2 * v->d, q + v->d, 2 * (size_t)v->d * sizeof *v->cache);
-    for (int64_t column = 0; column < v->d; column += v->size) {
+    for (int64_t head = 0; head < v->heads; head++) {
+        const int64_t column = head * v->size, seen = nn_path_column(v, head);
         sums s = {-INFINITY, 0};
         for (int64_t first = 0; first < n; first += SCORES)
-            attend(j, q + column, path + first, n - first < SCORES ? n - first : SCORES, column, &s, out + column);
+            attend(j, q + column, path + first, n - first < SCORES ? n - first : SCORES, seen, &s, out + column);
         j->x->scale(v->size, out + column, 1 / s.sum, out + column, false);
     }
 }
 
 static void path_attention_forward(const nn_call *c) {
     job j = {nn_path_of(c), c, nn_vector_choose()};
+    nn_path_write(&j.view);
     nn_parallel(c->pool, j.view.rows, attend_row, &j);
 }
 

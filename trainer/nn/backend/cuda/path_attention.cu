@@ -14,8 +14,8 @@ template <typename T> struct paths_call {
     const T *q;
     T *cache, *y;
     const int32_t *paths, *positions;
-    int64_t rows, length, d;
-    int heads, size;
+    int64_t rows, length, d, kv; /* columns of q, and of k or v */
+    int heads, kv_heads, size;
     float scale;
     bool packs; /* heads are whole packs, at addresses of packs */
 };
@@ -42,25 +42,26 @@ template <typename T> __global__ static void __launch_bounds__(32 * WARPS) path_
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int64_t item = (int64_t)blockIdx.x * WARPS + warp, row = item / p.heads;
     if (row >= p.rows) return;
-    const int64_t column = item % p.heads * p.size, d = p.d;
-    const T *q = p.q + row * 3 * d + column;
+    const int head = (int)(item % p.heads), kv_head = head * p.kv_heads / p.heads;
+    const int64_t column = (int64_t)head * p.size, seen = (int64_t)kv_head * p.size, kv = p.kv;
+    const T *line = p.q + row * (p.d + 2 * kv), *q = line + column, *own_k = line + p.d + seen, *own_v = own_k + kv;
     const int32_t *path = p.paths + row * p.length;
     const int n = p.positions[row] + 1, own = path[n - 1];
-    T *y = p.y + row * d + column;
+    T *y = p.y + row * p.d + column;
     float sum[COLUMNS] = {}, most = -INFINITY, total = 0;
     if (own >= 0) {
         float *query = queries[warp];
-        T *cache = p.cache + (int64_t)own * 2 * d + column;
+        T *cache = p.cache + (int64_t)own * 2 * kv + seen;
         for (int e = lane; e < p.size; e += 32) {
             query[e] = widen(q[e]) * p.scale;
-            cache[e] = q[d + e];
-            cache[d + e] = q[2 * d + e];
+            cache[e] = own_k[e]; /* heads that share k and v write the same */
+            cache[kv + e] = own_v[e];
         }
         __syncwarp();
         for (int first = 0; first < n; first += 32) {
             const int keys = min(32, n - first), at = lane < keys ? path[first + lane] : 0;
             const float score =
-                lane < keys ? product(query, p.cache + (int64_t)at * 2 * d + column, p.size, p.packs) : -INFINITY;
+                lane < keys ? product(query, p.cache + (int64_t)at * 2 * kv + seen, p.size, p.packs) : -INFINITY;
             const float larger = fmaxf(most, warp_max(score)), down = expf(most - larger);
             const float weight = lane < keys ? expf(score - larger) : 0;
             total = total * down + warp_sum(weight);
@@ -69,10 +70,10 @@ template <typename T> __global__ static void __launch_bounds__(32 * WARPS) path_
             for (int k = 0; k < COLUMNS; k++) sum[k] *= down;
             for (int l = 0; l < keys; l++) {
                 const float w = __shfl_sync(0xffffffffu, weight, l);
-                const T *v = p.cache + ((int64_t)__shfl_sync(0xffffffffu, at, l) * 2 + 1) * d + column;
+                const T *value = p.cache + ((int64_t)__shfl_sync(0xffffffffu, at, l) * 2 + 1) * kv + seen;
 #pragma unroll
                 for (int k = 0; k < COLUMNS; k++) {
-                    if (k * 32 + lane < p.size) sum[k] = fmaf(w, widen(v[k * 32 + lane]), sum[k]);
+                    if (k * 32 + lane < p.size) sum[k] = fmaf(w, widen(value[k * 32 + lane]), sum[k]);
                 }
             }
         }
@@ -96,7 +97,9 @@ template <typename T> static void forward(const nn_call *c) {
     p.rows = c->output[0].rows;
     p.length = c->input[PATH_PATHS].cols;
     p.d = c->output[0].cols;
+    p.kv = c->output[1].cols / 2;
     p.heads = NN_ATTR(path_attention, c)->heads;
+    p.kv_heads = NN_ATTR(path_attention, c)->kv_heads;
     p.size = (int)(p.d / p.heads);
     p.scale = (float)(1 / sqrt((double)p.size));
     p.packs = p.size % pack<T>::N == 0 && aligned(p.cache);
