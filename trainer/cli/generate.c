@@ -31,7 +31,7 @@ static const cli_syntax syntax = {
     .command = "generate",
     .help = "usage: adamod generate RUN [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] ...\n\n"
             "Writes text with the model of a run of data.task language: the prompt, then each token as it is drawn.\n"
-            "The text is always computed on the CPU, whatever --device says, so it is the same on every machine.\n\n",
+            "An LSTM's text is computed on the CPU, whatever --device says, so it is the same on every machine.\n\n",
     .flags = flags,
     .takes = CLI_ONE_OPERAND,
     .operands = offsetof(arguments, run.directory)};
@@ -98,8 +98,11 @@ static int generate(experiment *e, const char *prompt) {
     return status;
 }
 
+/* A recurrent network writes the same text on every device: language_predictor.h. */
+static bool on_host(const recipe *r) { return recipe_model(r)->carries; }
+
 int cli_generate(int argc, char **argv) {
-    arguments a = {.run = {.on_host = true}, .prompt = ""};
+    arguments a = {.run = {.on_host = on_host}, .prompt = ""};
     experiment e;
     int status = open_run(&syntax, argc, argv, &a.run, &e, TASK_APPLY);
     if (status < 0) {

@@ -49,7 +49,7 @@ int open_run(const cli_syntax *syntax, int argc, char **argv, opened_run *o, exp
     if (!status && recipe_change(&r, &o->changes)) status = cli_refused(command);
     free(o->changes.list);
     if (status) return status;
-    if (o->on_host) snprintf(r.train.backend, sizeof r.train.backend, "cpu");
+    if (o->on_host && o->on_host(&r)) snprintf(r.train.backend, sizeof r.train.backend, "cpu");
     if (recipe_check(&r)) return cli_refused(command);
     rank_setup_local(&r, o->comm);
     return load_model(command, o, &r, path, e, uses);

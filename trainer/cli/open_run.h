@@ -8,8 +8,8 @@
 
 /* The first member of such a command's struct of arguments, which is named `arguments`, the member `run`. */
 typedef struct opened_run {
-    comm *comm;   /* of a command that ranks run together, and agree on the rest of this; NULL: one process */
-    bool on_host; /* it computes on the processor, whatever --device and the recipe say */
+    comm *comm; /* of a command that ranks run together, and agree on the rest of this; NULL: one process */
+    bool (*on_host)(const recipe *r); /* whether it computes on the processor, whatever --device says; NULL: never */
 
     const char *directory;
     const char *checkpoint; /* as given; once the run is open, the name of the one that was read: "best" */

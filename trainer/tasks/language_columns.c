@@ -2,11 +2,10 @@
  * right. The network's state is carried from batch to batch and starts as zeros at the beginning of an epoch or an
  * evaluation. The lengths of batches are drawn once and shuffled for each epoch, so that all epochs have the same number of
  * batches. */
-#include "tasks/language_reader.h"
-
 #include "core/error.h"
 #include "data/shuffle.h"
 #include "models/lstm.h"
+#include "tasks/language_reader.h"
 
 #include <stdlib.h>
 
@@ -158,4 +157,5 @@ const language_reader language_columns = {.least = least,
                                           .build_scoring = build_scoring,
                                           .feed = feed_next,
                                           .seek = seek,
-                                          .score = score};
+                                          .score = score,
+                                          .predict = language_predict_lstm};

@@ -2,7 +2,8 @@
 #ifndef ADAMOD_LANGUAGE_READER_H
 #define ADAMOD_LANGUAGE_READER_H
 
-#include "tasks/language.h"
+#include "models/gpt.h"
+#include "tasks/language_predictor.h"
 
 struct language_reader {
     /* The fewest tokens of a split that can be read; why says so for people: "two for each of data.batch 4 columns". */
@@ -20,9 +21,14 @@ struct language_reader {
     void (*seek)(experiment *e);
     /* Adds up the nll of a split's tokens, of its first batch at a glance. */
     int (*score)(experiment *e, task_split split, bool glance, double *sum, int64_t *tokens);
+    /* Makes the predictor that writes text (language_predictor.h). */
+    int (*predict)(language_predictor **out, const experiment *e);
 };
 
 extern const language_reader language_columns, language_windows;
+
+/* The sizes of an experiment's GPT. */
+gpt_config language_gpt(const experiment *e);
 
 /* The rows of a split's batches: columns or windows. */
 static inline int language_batch(const language_settings *r, int split) {

@@ -32,7 +32,8 @@ static int write_one(const experiment *e, language_writer *w, task_split split, 
     const language_settings *r = language_settings_of(&e->recipe);
     const language *s = language_of(e);
     const int64_t at = place_of(s, split, k, r->generate.samples);
-    const int64_t n = length_of(s, split, at, r->generate.prompt);
+    const int64_t most = language_writer_most(w);
+    const int64_t n = length_of(s, split, at, most && most < r->generate.prompt ? most : r->generate.prompt);
     static const int32_t eos = LANGUAGE_EOS;
     language_writer_begin(w);
     if (s->vocab && r->data.eos && language_writer_read(w, &eos, 1, NULL, NULL)) return -1;

@@ -5,12 +5,11 @@
  * reads a split's windows from its beginning, one after the other, all of it. */
 #include "core/error.h"
 #include "data/shuffle.h"
-#include "models/gpt.h"
 #include "tasks/language_reader.h"
 
 #include <stdlib.h>
 
-static gpt_config config_of(const experiment *e) {
+gpt_config language_gpt(const experiment *e) {
     const int length = language_settings_of(&e->recipe)->data.length;
     return gpt_configure((const void *)e->recipe.model_settings, language_of(e)->words, length);
 }
@@ -62,7 +61,7 @@ static void order_epoch(experiment *e) {
 static nn_value build(experiment *e, nn_graph *g) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
-    const gpt_config c = config_of(e);
+    const gpt_config c = language_gpt(e);
     gpt_symbols symbols;
     const nn_value loss = gpt_training(g, &c, (int64_t)r->data.batch * r->data.length, r->data.batch, &symbols);
     s->rows = symbols.tokens;
@@ -79,7 +78,7 @@ static int64_t scored_at_once(const experiment *e, int split) {
 }
 
 static nn_value build_scoring(const experiment *e, nn_graph *g, int split, language_scoring *x) {
-    const gpt_config c = config_of(e);
+    const gpt_config c = language_gpt(e);
     const int64_t windows = scored_at_once(e, split);
     gpt_symbols symbols;
     const nn_value loss =
@@ -186,4 +185,5 @@ const language_reader language_windows = {.least = least,
                                           .build_scoring = build_scoring,
                                           .feed = feed,
                                           .seek = seek,
-                                          .score = score};
+                                          .score = score,
+                                          .predict = language_predict_gpt};

@@ -2,7 +2,7 @@
 
 #include "core/buffer.h"
 #include "core/error.h"
-#include "models/lstm.h"
+#include "tasks/language_reader.h"
 #include "tasks/sampling.h"
 
 #include <math.h>
@@ -10,44 +10,11 @@
 
 struct language_writer {
     const experiment *e;
-    nn_params *params; /* a copy, for one column */
-    nn_graph *graph;
-    nn_plan *plan;
+    language_predictor *model;
     sampler *sampler;
     bool begun;  /* something was read */
     bool spaced; /* a word that follows has a space before it */
 };
-
-/* ---- the model ---- */
-
-static int build(language_writer *w) {
-    const language *s = language_of(w->e);
-    w->params = nn_params_create();
-    w->graph = w->params ? nn_graph_create(w->params) : NULL;
-    if (!w->graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the model");
-    const int one = nn_symbol(w->graph, "one", 1);
-    lstm_text text = {.words = s->words, .batch = 1, .state = "writer"};
-    text.ids = nn_input(w->graph, "ids", NN_I32, one, 0);
-    text.carried = nn_input(w->graph, "carried", NN_I32, one, 0);
-    nn_output(w->graph, "scores", lstm_predict(w->graph, (const void *)w->e->recipe.model_settings, &text));
-    const nn_plan_options o = {.backend = "ref", .loss = -1};
-    adamod_status status = nn_params_allocate(w->params, 0);
-    if (!status) status = nn_plan_create(&w->plan, w->graph, &o);
-    if (!status) status = nn_plan_set_rows(w->plan, one, 1);
-    return status;
-}
-
-/* Copies the experiment's weights, which may be on a device. */
-static int copy_weights(language_writer *w) {
-    const nn_params *from = w->e->params;
-    if (nn_params_fetch(from)) return -1;
-    for (int i = 0; i < w->params->n; i++) {
-        const nn_param *to = &w->params->list[i], *own = nn_params_find(from, to->name);
-        if (!own || own->count != to->count) return adamod__refuse("the model has no %s", to->name);
-        memcpy(w->params->data + to->offset, from->data + own->offset, (size_t)own->count * sizeof *from->data);
-    }
-    return 0;
-}
 
 int language_writer_create(language_writer **out, const experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
@@ -58,7 +25,7 @@ int language_writer_create(language_writer **out, const experiment *e) {
     w->e = e;
     w->sampler = sampler_create(&o, language_of(e)->words);
     if (!w->sampler) failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for drawing tokens");
-    if (!failed) failed = build(w) || copy_weights(w);
+    if (!failed) failed = language_reader_of(&e->recipe)->predict(&w->model, e);
     if (failed) language_writer_free(w);
     else *out = w;
     return failed ? -1 : 0;
@@ -66,22 +33,17 @@ int language_writer_create(language_writer **out, const experiment *e) {
 
 void language_writer_free(language_writer *w) {
     if (!w) return;
-    nn_plan_free(w->plan);
-    nn_graph_free(w->graph);
-    nn_params_free(w->params);
+    if (w->model) w->model->free(w->model);
     sampler_free(w->sampler);
     free(w);
 }
 
-void language_writer_begin(language_writer *w) { w->begun = w->spaced = false; }
-
-static int feed(language_writer *w, int32_t token) {
-    *(int32_t *)nn_plan_data(w->plan, "ids") = token;
-    *(int32_t *)nn_plan_data(w->plan, "carried") = w->begun;
-    w->begun = true;
-    nn_plan_forward(w->plan);
-    return nn_plan_wait(w->plan);
+void language_writer_begin(language_writer *w) {
+    w->begun = w->spaced = false;
+    w->model->begin(w->model);
 }
+
+int64_t language_writer_most(const language_writer *w) { return w->model->most; }
 
 /* ---- text ---- */
 
@@ -120,21 +82,22 @@ static int show(language_writer *w, int32_t token, language_sink sink, void *con
 }
 
 int language_writer_read(language_writer *w, const int32_t *tokens, int64_t n, language_sink sink, void *context) {
+    if (w->model->read(w->model, tokens, n)) return -1;
     for (int64_t i = 0; i < n; i++) {
         if (sink && show(w, tokens[i], sink, context)) return -1;
-        if (feed(w, tokens[i])) return -1;
+        w->begun = true;
     }
     return 0;
 }
 
 int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, language_sink sink, void *context) {
-    float *scores = nn_plan_data(w->plan, "scores");
+    float *scores = w->model->scores;
     for (int64_t i = 0; i < tokens; i++) {
         if (language_of(w->e)->vocab && !ends_lines(w->e)) scores[LANGUAGE_EOS] = -INFINITY; /* no text has it */
         const int32_t token = sampler_draw(w->sampler, scores, seed, (uint64_t)i);
         if (token < 0) return adamod__refuse("the model's scores are not finite");
         if (show(w, token, sink, context)) return -1;
-        if (i + 1 < tokens && feed(w, token)) return -1;
+        if (i + 1 < tokens && w->model->read(w->model, &token, 1)) return -1;
     }
     return 0;
 }

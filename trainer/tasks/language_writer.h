@@ -6,9 +6,8 @@
  *     language_writer_read(w, prompt, n, sink, context);
  *     language_writer_write(w, 100, seed, sink, context);
  *
- * The writer has its own copy of the model on the host and computes with the reference kernels, in double precision and in
- * a fixed order. The text depends on the weights, the prompt, the recipe's settings and the seed, not on the experiment's
- * device. */
+ * The text depends on the weights, the prompt, the recipe's settings and the seed; an LSTM's not on the device: see
+ * language_predictor.h. */
 #ifndef ADAMOD_LANGUAGE_WRITER_H
 #define ADAMOD_LANGUAGE_WRITER_H
 
@@ -16,7 +15,7 @@
 
 typedef struct language_writer language_writer;
 
-/* Copies the experiment's weights and its generate.temperature, top_k and top_p. */
+/* Takes the experiment's generate.temperature, top_k and top_p. */
 int language_writer_create(language_writer **out, const experiment *e);
 void language_writer_free(language_writer *w); /* NULL is fine */
 
@@ -25,6 +24,8 @@ typedef int (*language_sink)(void *context, text_slice piece);
 
 /* Forgets everything read and written. */
 void language_writer_begin(language_writer *w);
+/* Tokens that can be read at once; 0: any number. */
+int64_t language_writer_most(const language_writer *w);
 /* Reads tokens, which also go to sink unless it is NULL. Writing needs at least one token read. */
 int language_writer_read(language_writer *w, const int32_t *tokens, int64_t n, language_sink sink, void *context);
 int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, language_sink sink, void *context);
