@@ -189,7 +189,7 @@ static int start_peers(bench *b, const char *path) {
     bench_train_peer *const peers[2] = {&r->peer, &r->device.graph};
     for (int i = 0; i < (device ? 2 : 1); i++) {
         phase_begin(BENCH_TRAIN, "starting torch%s", i ? " again, for a graph" : "");
-        bench_train_peer_start(peers[i], b->s.task, b->ask.python, r->threads, device, path);
+        bench_train_peer_start(peers[i], &b->s, b->ask.python, r->threads, device, path);
         phase_end();
         if (i == 0 && peers[i]->process) bench_python_warn(peers[i]->process, BENCH_TRAIN, peers[i]->version);
         if (!peers[i]->process) {

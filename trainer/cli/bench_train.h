@@ -77,7 +77,7 @@ typedef struct bench_train_peer {
 
 /* Starts a Python with torch and the task's model, which reads the file; process stays NULL if there is none. device: the
  * file names a device, so settings of threads are not tried. */
-void bench_train_peer_start(bench_train_peer *p, const task *t, const char *python, int threads, bool device,
+void bench_train_peer_start(bench_train_peer *p, const experiment *e, const char *python, int threads, bool device,
                             const char *file);
 /* The functions below return 0, or the command's exit status. */
 /* Makes a step on a device one CUDA graph of the compiled model, or of the model itself if compiling fails or takes too

@@ -21,19 +21,20 @@ static const char *blas_kernels(void) {
     return NULL;
 }
 
-/* The task's model in PyTorch, built into the program; NULL: there is none. */
-static const char *script_of(const task *t) {
-    for (size_t i = 0; t->bench && t->bench->peer && i < sizeof peer_models / sizeof *peer_models; i++) {
-        if (strcmp(peer_models[i].name, t->bench->peer) == 0) return peer_models[i].text;
+/* The model in PyTorch, built into the program; NULL: there is none. */
+static const char *script_of(const experiment *e) {
+    const char *own = recipe_model(&e->recipe)->peer, *peer = own || !e->task->bench ? own : e->task->bench->peer;
+    for (size_t i = 0; peer && i < sizeof peer_models / sizeof *peer_models; i++) {
+        if (strcmp(peer_models[i].name, peer) == 0) return peer_models[i].text;
     }
     return NULL;
 }
 
-void bench_train_peer_start(bench_train_peer *p, const task *t, const char *python, int threads, bool device,
+void bench_train_peer_start(bench_train_peer *p, const experiment *e, const char *python, int threads, bool device,
                             const char *file) {
-    const char *script = script_of(t);
+    const char *script = script_of(e);
     if (!script) {
-        adamod__refuse("data.task %s has no model in PyTorch", t->name);
+        adamod__refuse("data.task %s has no model in PyTorch", e->task->name);
         return;
     }
     const char *const here[BENCH_TRIALS] = {blas_kernels(),

@@ -120,9 +120,11 @@ static void last_of_mlp(const recipe *r, char *out, size_t size) {
     snprintf(out, size, "layers.%d.*", ((const mlp_settings *)(const void *)r->model_settings)->model.layers);
 }
 
-static const task_model resnet = {"resnet", &resnet_keys, check_resnet, build_resnet, last_linear};
-static const task_model densenet = {"densenet", &densenet_keys, check_densenet, build_densenet, last_linear};
-static const task_model mlp = {"mlp", &mlp_keys, NULL, build_mlp, last_of_mlp};
+static const task_model resnet = {"resnet", &resnet_keys, .check = check_resnet, .build = build_resnet,
+                                  .meaning = last_linear};
+static const task_model densenet = {"densenet", &densenet_keys, .check = check_densenet, .build = build_densenet,
+                                    .meaning = last_linear};
+static const task_model mlp = {"mlp", &mlp_keys, .build = build_mlp, .meaning = last_of_mlp};
 static const task_model *const models[] = {&resnet, &densenet, &mlp, NULL};
 
 /* ---- graphs ---- */

@@ -141,7 +141,7 @@ static void meaning_of_gpt(const recipe *r, char *out, size_t size) {
 }
 
 static const task_model lstm = {"lstm", &lstm_keys, .meaning = meaning, .carries = true};
-static const task_model gpt = {"gpt", &gpt_keys, .check = check_gpt, .meaning = meaning_of_gpt};
+static const task_model gpt = {"gpt", &gpt_keys, .check = check_gpt, .meaning = meaning_of_gpt, .peer = "gpt"};
 static const task_model *const models[] = {&lstm, &gpt, NULL};
 
 const language_reader *language_reader_of(const recipe *r) {

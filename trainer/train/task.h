@@ -42,7 +42,8 @@ struct task_model {
     /* Writes patterns of the parameters that depend on the fingerprint: the layer of classes, embeddings of words. Other
      * parameters can be used with other data. NULL: not known. */
     void (*meaning)(const recipe *r, char *out, size_t size);
-    bool carries; /* a training batch starts with the model's states after the previous one */
+    bool carries;     /* a training batch starts with the model's states after the previous one */
+    const char *peer; /* the model in PyTorch for bench train: bench/torch_PEER.py; NULL: task_bench.peer */
 };
 
 /* For checks: the message, then the path of the key. */

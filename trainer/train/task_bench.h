@@ -31,7 +31,7 @@ typedef struct task_array {
 } task_array;
 
 struct task_bench {
-    const char *peer;         /* the model in PyTorch: bench/torch_PEER.py; NULL: none */
+    const char *peer;         /* models in PyTorch, unless they have their own: bench/torch_PEER.py; NULL: none */
     const task_shape *shapes; /* NULL: none */
     double share, speedup; /* goals on a CPU: share of the matrix library's speed, speedup over PyTorch; 0: no goal */
     /* Writes random data for at least `batches` batches into an empty folder and names the files in the recipe. NULL:
