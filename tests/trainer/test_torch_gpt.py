@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT against PyTorch in float64: the loss and all gradients of a batch, and ten steps of Adam, for GPT-2's form and for the
+"""GPT against PyTorch in float64: the loss and all gradients of a batch, and twenty steps of Adam, for GPT-2's form and for the
 variants of today.
 
 ADAMOD is the program. With ADAMOD_TEST_DEVICE=cuda they run on the GPU, in float32. Without PyTorch the test is skipped
@@ -24,13 +24,13 @@ sys.path.insert(0, os.path.join(SOURCE, "bench"))
 import torch_gpt as peer
 
 ADAMOD = os.environ.get("ADAMOD", os.path.join(SOURCE, "build", "adamod"))
-STEPS = 10
-ADAM = {"lr": 5e-3, "betas": (0.9, 0.95), "eps": 1e-6}
+STEPS = 20
+ADAM = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-4}  # larger than rounding errors, which Adam would enlarge to whole steps
 RECIPE = """
 name: small
-data: {task: language, set: generated, words: 23, train: 700, valid: 20, test: 0, batch: 3, length: 19}
+data: {task: language, set: generated, words: 23, branches: 2, order: 1, train: 700, valid: 20, test: 0, batch: 3, length: 19}
 model: {kind: gpt, layers: 3, d: 24, %s}
-optimizer: {rule: adam, lr: 5e-3, beta1: 0.9, beta2: 0.95, eps: 1e-6}
+optimizer: {rule: adam, lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-4}
 train: {threads: 2, seed: 7}
 """
 MODELS = {
@@ -69,7 +69,7 @@ def compare(folder, name, model, bound, *how):
     good = close(f"{name}: loss", torch.tensor(found["check_loss"]), loss, 2e-7)
     (loss * batches[0].count).backward()
     for part, w in model.w.items():
-        good &= close(f"{name}: gradient of {part}", tensors["gradient/" + part].double(), w.grad, 5e-6)
+        good &= close(f"{name}: gradient of {part}", tensors["gradient/" + part].double(), w.grad, 2e-6)
     optimizer, losses = torch.optim.Adam(model.w.values(), **ADAM), []
     for step in range(STEPS):
         batch = batches[step % len(batches)]
@@ -91,7 +91,7 @@ def main():
                 good &= compare(folder, f"{device}, {name}", model, 1e-5, "--device", device, "--set", "train.precision=full")
                 continue
             for backend in "ref", "cpu":
-                good &= compare(folder, f"{backend}, {name}", model, 2e-6, "--set", "train.backend=" + backend)
+                good &= compare(folder, f"{backend}, {name}", model, 1e-6, "--set", "train.backend=" + backend)
     return 0 if good else 1
 
 
