@@ -14,22 +14,28 @@
 
 #define S language_settings
 static const key_spec keys[] = {
-    CHOICE_KEY(S, data.set, "generated", "generated text ptb", STRICT,
-               "a language of known entropy, files, or Penn Treebank, which is text"),
-    PATH_KEY(S, data.path, LOOSE, "text: the directory of the files; ptb: not given, what `adamod data prepare` made"),
-    TEXT_KEY(S, data.train_file, "train.txt", LOOSE, "text: training file"),
-    TEXT_KEY(S, data.valid_file, "valid.txt", LOOSE, "text: validation file"),
-    TEXT_KEY(S, data.test_file, "test.txt", LOOSE, "text: test file; empty: none"),
-    ENUM_KEY(S, data.tokens, "words", "words characters subwords", STRICT, "text: what a token is"),
-    PATH_KEY(S, data.bpe, LOOSE, "subwords: file of BPE codes; if not given, learned from the training text"),
-    WHOLE_KEY(S, data.merges, "10000", 1, 10000000, STRICT, "subwords: number of BPE codes to learn"),
+    CHOICE_KEY(S, data.set, "generated", "generated text packed ptb", STRICT,
+               "a language of known entropy, files of text or of packed token ids, or Penn Treebank, which is text"),
+    PATH_KEY(S, data.path, LOOSE,
+             "text, packed: the directory of the files; ptb: not given, what `adamod data prepare` made"),
+    TEXT_KEY(S, data.train_file, "train.txt", LOOSE,
+             "text: training file; packed: train.bin, or a pattern such as train_*.bin"),
+    TEXT_KEY(S, data.valid_file, "valid.txt", LOOSE, "text: validation file; packed: val.bin"),
+    TEXT_KEY(S, data.test_file, "test.txt", LOOSE, "text: test file; empty: none; packed: none"),
+    ENUM_KEY(S, data.tokens, "words", "words characters subwords bytes", STRICT,
+             "text: what a token is; bytes: byte-level BPE, as GPT-2's"),
+    PATH_KEY(
+        S, data.bpe, LOOSE,
+        "subwords: file of BPE codes; bytes, packed: directory with vocab.json and merges.txt; if not given, learned "
+        "from the training text"),
+    WHOLE_KEY(S, data.merges, "10000", 1, 10000000, STRICT, "subwords, bytes: number of merges to learn"),
     PATH_KEY(S, data.vocabularies, LOOSE,
              "text: a run to take vocabulary and codes from, instead of the training text"),
     SWITCH_KEY(S, data.eos, "true", STRICT, "text: the end of a line is a token, <eos>"),
     WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "text: tokens seen less often become <unk>"),
     WHOLE_KEY(S, data.max_vocab, "0", 0, 1e8, STRICT,
               "text: size of the vocabulary, including <eos> and <unk>; 0: all tokens"),
-    WHOLE_KEY(S, data.words, "16", 1, 1e6, STRICT, "generated: size of the vocabulary"),
+    WHOLE_KEY(S, data.words, "16", 1, 1e6, STRICT, "generated, packed without data.bpe: size of the vocabulary"),
     WHOLE_KEY(S, data.branches, "4", 1, 32, STRICT,
               "generated: number of words that can follow, each half as likely as the one before"),
     WHOLE_KEY(S, data.order, "2", 1, 2, STRICT, "generated: number of words that the next one depends on"),
@@ -66,10 +72,12 @@ static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(languag
 
 /* ---- checks of several keys ---- */
 
+static const char *const token_names[] = {"words", "characters", "subwords", "bytes"};
+
 static const char *check_generated(const language_settings *r) {
     if (r->data.tokens != LANGUAGE_WORDS)
         return task_refuse("data.tokens", "data.tokens is %s, expected words, which data.set generated is made of",
-                           r->data.tokens == LANGUAGE_CHARACTERS ? "characters" : "subwords");
+                           token_names[r->data.tokens]);
     if (*r->data.vocabularies)
         return task_refuse("data.vocabularies", "data.vocabularies is given, but data.set generated has its own");
     if (r->data.branches <= r->data.words) return NULL;
@@ -77,10 +85,11 @@ static const char *check_generated(const language_settings *r) {
                        r->data.words);
 }
 
-static const char *check_vocabulary(const language_settings *r) {
-    if (*r->data.bpe && r->data.tokens != LANGUAGE_SUBWORDS)
-        return task_refuse("data.bpe", "data.bpe is given, but data.tokens is %s, expected subwords",
-                           r->data.tokens == LANGUAGE_WORDS ? "words" : "characters");
+static const char *check_vocabulary(const recipe *whole) {
+    const language_settings *r = language_settings_of(whole);
+    if (*r->data.bpe && r->data.tokens != LANGUAGE_SUBWORDS && !language_is_bytes(whole))
+        return task_refuse("data.bpe", "data.bpe is given, but data.tokens is %s, expected subwords or bytes",
+                           token_names[r->data.tokens]);
     if (*r->data.bpe && *r->data.vocabularies)
         return task_refuse("data.bpe", "data.bpe is given, but the run of data.vocabularies has codes of its own");
     if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
@@ -108,10 +117,13 @@ static const char *check_task(const recipe *whole) {
     if (generated && *r->data.path)
         return task_refuse("data.path", "data.path is given, but data.set generated reads no files");
     if (!generated && !ptb && !*r->data.path)
-        return task_refuse("data.path", "data.path is not given; data.set text needs it");
-    if (!generated && empty) return task_refuse(empty, "%s is empty; data.set text needs it", empty);
+        return task_refuse("data.path", "data.path is not given; data.set %s needs it", r->data.set);
+    if (language_is_packed(whole) && strcmp(whole->model.kind, "gpt") != 0)
+        return task_refuse("data.set", "data.set is packed, which only model.kind gpt reads, not %s",
+                           whole->model.kind);
+    if (!generated && empty) return task_refuse(empty, "%s is empty; data.set %s needs it", empty, r->data.set);
     const char *path = generated ? check_generated(r) : ptb ? check_ptb(r) : NULL;
-    return path ? path : check_vocabulary(r);
+    return path ? path : check_vocabulary(whole);
 }
 
 /* One table of words serves both ends of the model. */
@@ -176,6 +188,7 @@ static void close_language(experiment *e) {
         free(s->text[split]);
     }
     vocab_free(s->vocab);
+    language_bytes_close(s);
     subword_codes_close(&s->codes);
     free(s->drawn);
     free(s->lengths);
@@ -196,6 +209,7 @@ static int open_language(experiment *e, const char *directory, int uses) {
 
 static int save(const experiment *e, const char *directory) {
     const language *s = language_of(e);
+    if (s->bytes && byte_bpe_save(s->bytes, directory)) return -1;
     if (s->vocab && vocab_save(s->vocab, task_file(directory, "words.vocab").text)) return -1;
     return s->codes.text ? subword_codes_save(&s->codes, task_file(directory, "bpe.codes").text) : 0;
 }
@@ -211,6 +225,10 @@ static uint64_t fingerprint(const experiment *e) {
     for (int32_t i = 0; s->vocab && i < vocab_size(s->vocab); i++) {
         const text_slice token = vocab_token(s->vocab, i);
         hash = fingerprint_names(hash, token.bytes, token.n + 1);
+    }
+    for (int32_t i = 0; s->bytes && i < byte_bpe_size(s->bytes); i++) {
+        const text_slice token = byte_bpe_token(s->bytes, i);
+        hash = fingerprint_names(fingerprint_names(hash, token.bytes, token.n), "", 1);
     }
     return s->codes.text ? fingerprint_names(hash, s->codes.text, strlen(s->codes.text)) : hash;
 }
@@ -338,7 +356,8 @@ const task task_language = {.name = "language",
                             .count = count,
                             .evaluate = evaluate,
                             .save = save,
-                            .saves = (const char *const[]){"words.vocab", "bpe.codes", NULL},
+                            .saves =
+                                (const char *const[]){"words.vocab", "bpe.codes", "vocab.json", "merges.txt", NULL},
                             .fingerprint = fingerprint,
                             .describe = describe,
                             .data = data_parts,

@@ -4,21 +4,23 @@
 #define ADAMOD_LANGUAGE_H
 
 #include "data/markov.h"
+#include "data/byte_bpe.h"
+#include "data/token_file.h"
 #include "data/vocab.h"
 #include "tasks/subword_codes.h"
 #include "train/task.h"
 
 #include <string.h>
 
-typedef enum language_tokens { LANGUAGE_WORDS, LANGUAGE_CHARACTERS, LANGUAGE_SUBWORDS } language_tokens;
+typedef enum language_tokens { LANGUAGE_WORDS, LANGUAGE_CHARACTERS, LANGUAGE_SUBWORDS, LANGUAGE_BYTES } language_tokens;
 
 typedef struct language_settings {
     struct {
-        char set[16];                                                                  /* generated, text, ptb */
-        char path[RECIPE_PATH];                                                        /* a directory, absolute */
+        char set[16];           /* generated, text, packed, ptb */
+        char path[RECIPE_PATH]; /* a directory, absolute */
         char train_file[RECIPE_PATH], valid_file[RECIPE_PATH], test_file[RECIPE_PATH]; /* in it */
         language_tokens tokens;
-        char bpe[RECIPE_PATH]; /* codes of subwords */
+        char bpe[RECIPE_PATH]; /* codes of subwords; bytes: a directory */
         int merges;
         char vocabularies[RECIPE_PATH]; /* a run's directory, or "" */
         bool eos;
@@ -54,10 +56,14 @@ typedef struct language_scoring {
 /* The task's part of an experiment. */
 typedef struct language {
     char folder[RECIPE_PATH]; /* data.path, or the cache's directory of the set */
-    vocab *vocab;             /* NULL: generated */
+    vocab *vocab;             /* of words, characters and subwords; NULL: others */
     subword_codes codes;
+    byte_bpe *bytes; /* NULL: others; generated words and packed ids may be mere numbers */
+    byte_bpe_encoder *encoder;
     int words;
     int32_t *text[SPLITS];
+    token_set *packed[SPLITS]; /* instead of text */
+    int32_t *ids;              /* a window of these */
     int64_t n[SPLITS];
     uint64_t hash[SPLITS]; /* of the tokens as text, not of their numbers */
     int64_t unknown[SPLITS];
@@ -86,6 +92,16 @@ static inline bool language_is_generated(const recipe *r) {
     return strcmp(language_settings_of(r)->data.set, "generated") == 0;
 }
 
+/* Whether the text is files of ids (token_file.h), which are not read into memory. */
+static inline bool language_is_packed(const recipe *r) {
+    return strcmp(language_settings_of(r)->data.set, "packed") == 0;
+}
+
+/* Whether tokens are those of byte-level BPE. */
+static inline bool language_is_bytes(const recipe *r) {
+    return language_is_packed(r) || language_settings_of(r)->data.tokens == LANGUAGE_BYTES;
+}
+
 /* The name of a split's file in the folder; "": none. */
 const char *language_file(const language_settings *r, int split);
 
@@ -101,6 +117,15 @@ int language_load(experiment *e, const char *directory, int uses);
 /* Allocates the numbers of a line's tokens, without <eos>, and returns how many; -1: out of memory. */
 enum { LANGUAGE_EOS, LANGUAGE_UNK };
 int64_t language_encode(const experiment *e, text_slice line, int32_t **out);
+
+/* language_bytes.c. Opens the vocabulary: from a run's directory unless it is NULL, from data.bpe, or by learning it. */
+int language_bytes_open(experiment *e, const char *run, const char *train_file);
+void language_bytes_close(language *s);
+int language_bytes_read(experiment *e, int split, const char *path);
+/* Opens the files that a pattern matches. */
+int language_packed_open(experiment *e, int split, const char *pattern);
+/* Copies the length + 1 ids of a window of a split, in the order of the files. */
+int language_packed_at(const language *s, int split, int64_t length, int64_t window, int32_t *ids);
 
 /* Has the model write generate.samples texts for the report, "prompt" and "output", that continue lines from all over a
  * split (language_samples.c). */

@@ -18,8 +18,13 @@ static text_unit unit_of(const language_settings *r) {
 
 const char *language_file(const language_settings *r, int split) {
     static const char *const ptb[SPLITS] = {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"};
+    static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"};
+    static const char *const packed[SPLITS] = {"train.bin", "val.bin", ""};
     if (strcmp(r->data.set, "ptb") == 0) return ptb[split];
-    return split == SPLIT_TRAIN ? r->data.train_file : split == SPLIT_VALID ? r->data.valid_file : r->data.test_file;
+    const char *given = split == SPLIT_TRAIN   ? r->data.train_file
+                        : split == SPLIT_VALID ? r->data.valid_file
+                                               : r->data.test_file;
+    return strcmp(r->data.set, "packed") == 0 && strcmp(given, usual[split]) == 0 ? packed[split] : given;
 }
 
 /* Writes the path of a split's file; false: it has none. */
@@ -68,12 +73,20 @@ static int split_line(const language *s, text_slice line, text_slice *out, char 
     return split && !*own ? -1 : 0;
 }
 
+static int64_t encode_bytes(const language *s, text_slice text, int32_t **out) {
+    byte_bpe_ids ids = {0};
+    const int failed = byte_bpe_encode(s->encoder, text, &ids);
+    *out = ids.list;
+    return failed ? -1 : (int64_t)ids.n;
+}
+
 int64_t language_encode(const experiment *e, text_slice line, int32_t **out) {
     const text_unit unit = unit_of(language_settings_of(&e->recipe));
     const language *s = language_of(e);
     text_slice tokens;
     char *own;
     *out = NULL;
+    if (s->bytes) return encode_bytes(s, line, out);
     if (split_line(s, line, &tokens, &own)) return -1;
     const int64_t n = text_count_tokens(unit, tokens);
     int32_t *ids = *out = malloc((size_t)(n + 1) * sizeof *ids);
@@ -142,14 +155,19 @@ static int open_vocabulary(experiment *e, const char *run) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     char path[PATH];
+    if (language_is_bytes(&e->recipe)) {
+        path_of(e, SPLIT_TRAIN, path);
+        return language_bytes_open(e, run, path);
+    }
     if (r->data.tokens == LANGUAGE_SUBWORDS) {
         path_of(e, SPLIT_TRAIN, path);
         if (run) snprintf(path, sizeof path, "%s/bpe.codes", run);
         else if (*r->data.bpe) snprintf(path, sizeof path, "%s", r->data.bpe);
         if (run || *r->data.bpe ? subword_codes_read(&s->codes, path) : learn_codes(e, path)) return -1;
     }
-    if (!run) return make_vocabulary(e);
-    return vocab_load(&s->vocab, task_file(run, "words.vocab").text);
+    if (run ? vocab_load(&s->vocab, task_file(run, "words.vocab").text) : make_vocabulary(e)) return -1;
+    s->words = vocab_size(s->vocab) - VOCAB_END;
+    return 0;
 }
 
 /* ---- files ---- */
@@ -201,6 +219,8 @@ static int read_file(experiment *e, int split) {
     char path[PATH];
     reading x = {e, split, {0}};
     if (!path_of(e, split, path)) return 0;
+    if (language_is_packed(&e->recipe)) return language_packed_open(e, split, path);
+    if (language_is_bytes(&e->recipe)) return language_bytes_read(e, split, path);
     const int failed = each_line(path, add_line, &x);
     language_of(e)->text[split] = (int32_t *)(void *)x.text.text;
     language_of(e)->n[split] = (int64_t)(x.text.n / sizeof(int32_t));
@@ -216,13 +236,11 @@ static int read_held_out(experiment *e, const char *directory, task_split split)
 }
 
 static int read_files(experiment *e, const char *directory, int uses) {
-    language *s = language_of(e);
     const language_settings *r = language_settings_of(&e->recipe);
     const char *given = r->data.vocabularies;
     if ((!directory || (uses & TASK_SCORE)) && find_files(e)) return -1;
     if (open_vocabulary(e, directory ? directory : *given ? given : NULL))
         return directory ? -1 : data_set_explain(set_of(r));
-    s->words = vocab_size(s->vocab) - VOCAB_END;
     if (!directory && read_file(e, SPLIT_TRAIN)) return data_set_explain(set_of(r));
     if (directory && !(uses & TASK_SCORE)) return 0;
     if (read_held_out(e, directory, SPLIT_VALID)) return -1;

@@ -28,6 +28,18 @@ static int64_t length_of(const language *s, task_split split, int64_t at, int64_
     return n;
 }
 
+/* Packed ids are read in windows. */
+static int read_prompt(language_writer *w, const language *s, task_split split, int64_t at, int64_t n,
+                       adamod__buffer *text) {
+    if (!s->packed[split]) return language_writer_read(w, s->text[split] + at, n, collect, text);
+    int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
+    int failed = ids ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sample");
+    if (!failed) failed = language_packed_at(s, split, n, at / n, ids);
+    if (!failed) failed = language_writer_read(w, ids, n, collect, text);
+    free(ids);
+    return failed;
+}
+
 static int write_one(const experiment *e, language_writer *w, task_split split, int64_t k, adamod__buffer text[2]) {
     const language_settings *r = language_settings_of(&e->recipe);
     const language *s = language_of(e);
@@ -37,7 +49,7 @@ static int write_one(const experiment *e, language_writer *w, task_split split, 
     static const int32_t eos = LANGUAGE_EOS;
     language_writer_begin(w);
     if (s->vocab && r->data.eos && language_writer_read(w, &eos, 1, NULL, NULL)) return -1;
-    if (language_writer_read(w, s->text[split] + at, n, collect, &text[0])) return -1;
+    if (read_prompt(w, s, split, at, n, &text[0])) return -1;
     return language_writer_write(w, r->generate.tokens, r->generate.seed + (uint64_t)k, collect, &text[1]);
 }
 

@@ -1,4 +1,5 @@
-/* language_windows.c - text as GPT reads it: in windows of data.length tokens, each on its own.
+/* language_windows.c - text as GPT reads it: in windows of data.length tokens, each on its own. What follows is about text in
+ * memory; token_file.h says how packed ids are cut into windows, and in which order they come.
  *
  * The windows of an epoch stand end to end and come in an order drawn for it. They are as many as fill batches; the first
  * begins at a token drawn for the epoch, so that what is left over differs, and so do the windows' borders. An evaluation
@@ -18,7 +19,11 @@ gpt_config language_gpt(const experiment *e) {
 static int64_t least(const language_settings *r, int split, char *why, size_t size) {
     const int64_t windows = r->data.batch, length = r->data.length;
     snprintf(why, size, "one and its successor");
-    if (split != SPLIT_TRAIN) return 2;
+    if (split != SPLIT_TRAIN && strcmp(r->data.set, "packed") != 0) return 2;
+    if (split != SPLIT_TRAIN) {
+        snprintf(why, size, "one more than a window of %lld", (long long)language_score_length(r));
+        return language_score_length(r) + 1;
+    }
     snprintf(why, size, "one more than data.batch %lld windows of data.length %lld", (long long)windows,
              (long long)length);
     return windows * length + 1;
@@ -40,7 +45,13 @@ static int64_t windows_of(const experiment *e) {
 static int begin(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
-    s->batches = (s->n[SPLIT_TRAIN] - 1) / ((int64_t)r->data.batch * r->data.length);
+    const token_set *packed = s->packed[SPLIT_TRAIN];
+    s->batches = packed ? token_set_windows(packed, r->data.length) / r->data.batch
+                        : (s->n[SPLIT_TRAIN] - 1) / ((int64_t)r->data.batch * r->data.length);
+    if (packed && s->batches > 0) return 0;
+    if (packed)
+        return adamod__refuse("the training files have too few windows of data.length %d tokens for data.batch %d",
+                              r->data.length, r->data.batch);
     s->windows = malloc((size_t)windows_of(e) * sizeof *s->windows);
     return s->windows ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the order of windows");
 }
@@ -49,7 +60,7 @@ static void order_epoch(experiment *e) {
     language *s = language_of(e);
     const int64_t n = windows_of(e), read = n * language_settings_of(&e->recipe)->data.length;
     const uint64_t seed = e->recipe.train.seed, epoch = (uint64_t)s->epoch;
-    if (s->ordered_epoch == s->epoch) return;
+    if (s->ordered_epoch == s->epoch || s->packed[SPLIT_TRAIN]) return;
     for (int64_t i = 0; i < n; i++) s->windows[i] = i;
     shuffle(s->windows, n, n, nn_key(seed, epoch, ORDER_WINDOWS));
     s->first = (int64_t)nn_below(nn_key(seed, epoch, FIRST_WINDOW), 0, (uint64_t)(s->n[SPLIT_TRAIN] - read));
@@ -69,11 +80,18 @@ static nn_value build(experiment *e, nn_graph *g) {
     return loss;
 }
 
+/* Tokens of a split that an evaluation reads, each with its successor. */
+static int64_t scored_tokens(const experiment *e, int split) {
+    const language *s = language_of(e);
+    const int64_t length = language_score_length(language_settings_of(&e->recipe));
+    return s->packed[split] ? token_set_windows(s->packed[split], length) * length : s->n[split] - 1;
+}
+
 /* The windows of a batch of an evaluation: no more than there are. */
 static int64_t scored_at_once(const experiment *e, int split) {
     const language_settings *r = language_settings_of(&e->recipe);
     const int64_t length = language_score_length(r), most = language_batch(r, split);
-    const int64_t windows = (language_of(e)->n[split] - 1 + length - 1) / length;
+    const int64_t windows = (scored_tokens(e, split) + length - 1) / length;
     return windows < most ? windows : most;
 }
 
@@ -116,15 +134,23 @@ static void add_window(filling *f, const int32_t *text, int64_t n) {
     f->windows++;
 }
 
+/* Window `at` of this epoch, and its last successor. Packed ids were checked when they were opened. */
+static const int32_t *training_window(const experiment *e, int64_t at) {
+    const int64_t length = language_settings_of(&e->recipe)->data.length;
+    const language *s = language_of(e);
+    if (!s->packed[SPLIT_TRAIN]) return s->text[SPLIT_TRAIN] + s->first + s->windows[at] * length;
+    const token_windows w = {.length = length, .seed = e->recipe.train.seed, .shuffled = true};
+    token_set_window(s->packed[SPLIT_TRAIN], &w, s->epoch, at, s->ids);
+    return s->ids;
+}
+
 static void feed(experiment *e, task_batch *out) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
     filling f = fill(e->plan);
     order_epoch(e);
-    for (int64_t i = 0; i < r->data.batch; i++) {
-        const int64_t window = s->windows[s->index * r->data.batch + i];
-        add_window(&f, s->text[SPLIT_TRAIN] + s->first + window * r->data.length, r->data.length);
-    }
+    for (int64_t i = 0; i < r->data.batch; i++)
+        add_window(&f, training_window(e, s->index * r->data.batch + i), r->data.length);
     nn_plan_set_rows(e->plan, s->rows, f.rows);
     nn_plan_set_rows(e->plan, s->n_windows, f.windows);
     out->items = f.rows;
@@ -134,15 +160,24 @@ static void seek(experiment *e) { order_epoch(e); }
 
 /* ---- scores ---- */
 
+/* The window of an evaluation that begins at a token. */
+static const int32_t *held_out_window(const experiment *e, int split, int64_t first) {
+    const int64_t length = language_score_length(language_settings_of(&e->recipe));
+    const language *s = language_of(e);
+    if (!s->packed[split]) return s->text[split] + first;
+    language_packed_at(s, split, length, first / length, s->ids);
+    return s->ids;
+}
+
 /* Scores a batch of windows from token `first` on. */
 static void score_batch(const experiment *e, int split, int64_t first) {
     const language_scoring *x = &language_of(e)->scoring[split];
     const int64_t most = scored_at_once(e, split), length = language_score_length(language_settings_of(&e->recipe));
-    const int64_t end = language_of(e)->n[split] - 1;
+    const int64_t end = scored_tokens(e, split);
     filling f = fill(x->plan);
     while (f.windows < most && first < end) {
         const int64_t n = end - first < length ? end - first : length;
-        add_window(&f, language_of(e)->text[split] + first, n);
+        add_window(&f, held_out_window(e, split, first), n);
         first += n;
     }
     nn_plan_set_rows(x->plan, x->rows, f.rows);
@@ -164,7 +199,7 @@ static int score_batches(experiment *e, task_split split, int64_t batches, int64
 
 /* Ranks divide the batches. Their sums are added in order, so that the result does not depend on the number of ranks. */
 static int score(experiment *e, task_split split, bool glance, double *sum, int64_t *tokens) {
-    const int64_t all = language_of(e)->n[split] - 1;
+    const int64_t all = scored_tokens(e, split);
     const int64_t each = scored_at_once(e, split) * language_score_length(language_settings_of(&e->recipe));
     const int64_t batches = glance ? 1 : (all + each - 1) / each;
     double *nll = calloc((size_t)batches, sizeof *nll);

@@ -65,10 +65,16 @@ static int show_word(language_writer *w, text_slice word, language_sink sink, vo
     return sink(context, word);
 }
 
+/* Not the end of another document before the text. */
+static bool is_shown(const language_writer *w, int32_t token) {
+    return w->begun || token != byte_bpe_end(language_of(w->e)->bytes);
+}
+
 /* Does not show an <eos> before the text. */
 static int show(language_writer *w, int32_t token, language_sink sink, void *context) {
     const language *s = language_of(w->e);
     char number[16];
+    if (s->bytes) return is_shown(w, token) ? sink(context, byte_bpe_token(s->bytes, token)) : 0;
     if (!s->vocab) {
         snprintf(number, sizeof number, "%d", (int)token);
         return show_word(w, text_of(number), sink, context);
@@ -169,7 +175,23 @@ static int encode_lines(prompting *p, text_slice text) {
     return end_prompt(p);
 }
 
-/* Words of a generated language are numbers. */
+/* A text is begun by the end of another document, if the vocabulary has one, else by a new line. */
+static int encode_bytes(prompting *p, text_slice text) {
+    const byte_bpe *b = language_of(p->e)->bytes;
+    const int32_t end = byte_bpe_end(b);
+    int32_t *ids = NULL;
+    if (!text.n && end >= 0) {
+        add_tokens(p, &end, 1);
+    } else {
+        const int64_t n = language_encode(p->e, text.n ? text : text_of("\n"), &ids);
+        if (n < 0) p->tokens.failed = true;
+        else add_tokens(p, ids, n);
+        free(ids);
+    }
+    return end_prompt(p);
+}
+
+/* Words of a generated language are numbers, and packed ids without a vocabulary. */
 static int encode_numbers(prompting *p, text_slice text) {
     const int words = language_of(p->e)->words;
     for (text_slice word; text_next_token(TEXT_WORDS, &text, &word);) {
@@ -180,8 +202,9 @@ static int encode_numbers(prompting *p, text_slice text) {
         }
         const int32_t token = (int32_t)number;
         if (number >= words)
-            return adamod__refuse("'%.*s' is no word of the generated language, whose words are 0 to %d",
-                                  word.n < 40 ? (int)word.n : 40, word.bytes, words - 1);
+            return adamod__refuse(
+                "'%.*s' is no word of the %s, whose words are 0 to %d", word.n < 40 ? (int)word.n : 40, word.bytes,
+                language_is_generated(&p->e->recipe) ? "generated language" : "vocabulary", words - 1);
         add_tokens(p, &token, 1);
     }
     static const int32_t first = 0;
@@ -193,7 +216,8 @@ int language_prompt(const experiment *e, text_slice text, int32_t **tokens, int6
                     size_t unknown_size) {
     prompting p = {.e = e, .unknown = unknown, .room = unknown_size};
     *unknown = '\0';
-    const int failed = language_of(e)->vocab ? encode_lines(&p, text) : encode_numbers(&p, text);
+    const language *s = language_of(e);
+    const int failed = s->bytes ? encode_bytes(&p, text) : s->vocab ? encode_lines(&p, text) : encode_numbers(&p, text);
     if (failed) {
         adamod__buffer_free(&p.tokens);
         return -1;
