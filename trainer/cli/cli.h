@@ -149,6 +149,7 @@ int cli_evaluate(int argc, char **argv);
 int cli_translate(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_generate(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_bench_train(int argc, char **argv);
 int cli_bench_comm(int argc, char **argv);
 int cli_bench_decode(int argc, char **argv);

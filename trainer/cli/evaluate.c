@@ -20,6 +20,8 @@ static const cli_flag flags[] = {
     OPEN_RUN_FLAGS,
     OPEN_RUN_BEAM_FLAGS,
     CLI_CHOICE("split", "valid|test", "the data to evaluate on (test, if there is one)", arguments, split, splits),
+    CLI_CHANGE("data", "FILE", "language: the file to evaluate on, as data.test_file", arguments, run.changes,
+               "data.test_file"),
     CLI_SWITCH("json", "print one JSON object", arguments, json),
     {0}};
 

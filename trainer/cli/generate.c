@@ -11,6 +11,7 @@
 typedef struct arguments {
     opened_run run;
     const char *prompt;
+    bool ids;
     cli_changes settings;
 } arguments;
 
@@ -24,14 +25,17 @@ static const cli_flag flags[] = {
             "divides log-probabilities; 0: always the likeliest token (the recipe's, 1)"),
     SETTING("top-k", "K", "top_k", "draw only from the K likeliest tokens; 0: all (the recipe's, 0)"),
     SETTING("top-p", "P", "top_p", "draw only from the likeliest tokens with total probability P (the recipe's, 1)"),
+    CLI_SWITCH("ids", "print the numbers of tokens instead of text, those of the prompt included", arguments, ids),
     SETTING("seed", "S", "seed", "seed of the draws (the recipe's, 1)"),
     {0}};
 
 static const cli_syntax syntax = {
     .command = "generate",
-    .help = "usage: adamod generate RUN [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] ...\n\n"
-            "Writes text with the model of a run of data.task language: the prompt, then each token as it is drawn.\n"
-            "An LSTM's text is computed on the CPU, whatever --device says, so it is the same on every machine.\n\n",
+    .help =
+        "usage: adamod generate RUN [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] ...\n\n"
+        "Writes text with the model of a run of data.task language, or of a folder of GPT-2 as transformers saves it:\n"
+        "the prompt, then each token as it is drawn.\n"
+        "An LSTM's text is computed on the CPU, whatever --device says, so it is the same on every machine.\n\n",
     .flags = flags,
     .takes = CLI_ONE_OPERAND,
     .operands = offsetof(arguments, run.directory)};
@@ -82,14 +86,16 @@ static int read_prompt(const experiment *e, const char *text, int32_t **tokens, 
     return 0;
 }
 
-static int generate(experiment *e, const char *prompt) {
+static int generate(experiment *e, const arguments *a) {
     const language_settings *r = language_settings_of(&e->recipe);
     language_writer *w = NULL;
     int32_t *tokens = NULL;
     int64_t n;
     bool ended = true;
-    int status = read_prompt(e, prompt, &tokens, &n);
-    if (!status && (language_writer_create(&w, e) || language_writer_read(w, tokens, n, show, &ended) ||
+    int status = read_prompt(e, a->prompt, &tokens, &n);
+    if (!status && language_writer_create(&w, e)) status = cli_failed("generate");
+    if (!status) language_writer_numbers(w, a->ids);
+    if (!status && (language_writer_read(w, tokens, n, show, &ended) ||
                     language_writer_write(w, r->generate.tokens, r->generate.seed, show, &ended)))
         status = cli_failed("generate");
     if (!ended) printf("\n");
@@ -109,7 +115,7 @@ int cli_generate(int argc, char **argv) {
         if (e.task->answer != TASK_WRITES)
             status = cli_fail("generate", "%s: data.task %s writes no text", a.run.directory, e.task->name);
         else if (recipe_change(&e.recipe, &a.settings)) status = cli_refused("generate");
-        else status = generate(&e, a.prompt);
+        else status = generate(&e, &a);
         experiment_close(&e);
     }
     free(a.settings.list);

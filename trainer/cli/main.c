@@ -19,6 +19,7 @@ static const cli_command commands[] = {
     {"translate", "translate text with a trained model", cli_translate, true},
     {"predict", "classify images with a trained model", cli_predict, true},
     {"generate", "write text with a trained model", cli_generate, true},
+    {"export", "write a model as transformers loads it", cli_export, true},
     {"bench train", "time a training step, beside the matrix library and PyTorch", cli_bench_train, true},
     {"bench comm", "time sums over ranks, beside MPI alone and a copy", cli_bench_comm, false},
     {"bench decode", "time beam search, beside CTranslate2", cli_bench_decode, true},

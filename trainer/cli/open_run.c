@@ -1,5 +1,7 @@
 #include "cli/open_run.h"
 
+#include "core/error.h"
+#include "tasks/gpt_folder.h"
 #include "train/checkpoints.h"
 #include "train/rank_setup.h"
 
@@ -12,6 +14,12 @@
  * the first that exists of averaged, best and last, which it then names. */
 static int find_checkpoint(const char *command, opened_run *o, recipe *r, char *path, size_t size) {
     if (recipe_defaults(r, tasks_all)) return cli_failed(command);
+    o->foreign = gpt_folder_is(o->directory);
+    if (o->foreign) {
+        o->checkpoint = "model.safetensors";
+        snprintf(path, size, "%s/%s", o->directory, o->checkpoint);
+        return gpt_folder_recipe(o->directory, r) || recipe_check(r) ? cli_failed(command) : 0;
+    }
     snprintf(path, size, "%s/recipe.yaml", o->directory);
     if (access(path, R_OK))
         return cli_fail(command, "%s: not a run directory: recipe.yaml: %s", o->directory, strerror(errno));
@@ -24,6 +32,12 @@ static int find_checkpoint(const char *command, opened_run *o, recipe *r, char *
     return cli_failed(command);
 }
 
+static int load_foreign(experiment *e, const char *path) {
+    bool known = false;
+    if (e->task->foreign(e, path, &known)) return -1;
+    return known ? 0 : adamod__refuse("%s: these are not GPT-2's weights as transformers saves them", path);
+}
+
 static int load_model(const char *command, opened_run *o, const recipe *r, const char *path, experiment *e, int uses) {
     const bool shows = comm_rank(o->comm) == 0 && isatty(STDERR_FILENO);
     progress_outside(&o->progress, shows ? TRAIN_LIVE : TRAIN_SILENT, NULL, 0);
@@ -32,9 +46,9 @@ static int load_model(const char *command, opened_run *o, const recipe *r, const
     progress_end(&o->progress);
     if (failed) return cli_failed(command);
     o->meta = (checkpoint_meta){.fingerprint = e->task->fingerprint(e)};
-    if (!checkpoint_load(path, e->params, NULL, &o->meta)) return -1;
+    if (!(o->foreign ? load_foreign(e, path) : checkpoint_load(path, e->params, NULL, &o->meta))) return -1;
     experiment_close(e);
-    (void)checkpoints_offer(o->directory, path, false);
+    if (!o->foreign) (void)checkpoints_offer(o->directory, path, false);
     return cli_failed(command);
 }
 

@@ -14,6 +14,7 @@ typedef struct opened_run {
     const char *directory;
     const char *checkpoint; /* as given; once the run is open, the name of the one that was read: "best" */
     cli_changes changes;
+    bool foreign;         /* the directory is no run, but a model of transformers (gpt_folder.h) */
     checkpoint_meta meta; /* of that checkpoint */
     progress progress;    /* on a terminal: how far reading is, and the command after it */
 } opened_run;

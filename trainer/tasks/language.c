@@ -4,6 +4,7 @@
 #include "support/clock.h"
 #include "models/gpt.h"
 #include "models/lstm.h"
+#include "tasks/gpt_folder.h"
 #include "tasks/language_reader.h"
 
 #include <math.h>
@@ -359,6 +360,7 @@ const task task_language = {.name = "language",
                             .saves =
                                 (const char *const[]){"words.vocab", "bpe.codes", "vocab.json", "merges.txt", NULL},
                             .fingerprint = fingerprint,
+                            .foreign = gpt_folder_load,
                             .describe = describe,
                             .data = data_parts,
                             .note = note,

@@ -14,6 +14,7 @@ struct language_writer {
     sampler *sampler;
     bool begun;  /* something was read */
     bool spaced; /* a word that follows has a space before it */
+    bool numbers;
 };
 
 int language_writer_create(language_writer **out, const experiment *e) {
@@ -42,6 +43,8 @@ void language_writer_begin(language_writer *w) {
     w->begun = w->spaced = false;
     w->model->begin(w->model);
 }
+
+void language_writer_numbers(language_writer *w, bool on) { w->numbers = on; }
 
 int64_t language_writer_most(const language_writer *w) { return w->model->most; }
 
@@ -74,8 +77,8 @@ static bool is_shown(const language_writer *w, int32_t token) {
 static int show(language_writer *w, int32_t token, language_sink sink, void *context) {
     const language *s = language_of(w->e);
     char number[16];
-    if (s->bytes) return is_shown(w, token) ? sink(context, byte_bpe_token(s->bytes, token)) : 0;
-    if (!s->vocab) {
+    if (s->bytes && !w->numbers) return is_shown(w, token) ? sink(context, byte_bpe_token(s->bytes, token)) : 0;
+    if (!s->vocab || w->numbers) {
         snprintf(number, sizeof number, "%d", (int)token);
         return show_word(w, text_of(number), sink, context);
     }

@@ -22,6 +22,9 @@ void language_writer_free(language_writer *w); /* NULL is fine */
 /* Receives the text piece by piece; -1 with a message ends the writing. */
 typedef int (*language_sink)(void *context, text_slice piece);
 
+/* Whether text is the numbers of its tokens, with spaces between them. */
+void language_writer_numbers(language_writer *w, bool on);
+
 /* Forgets everything read and written. */
 void language_writer_begin(language_writer *w);
 /* Tokens that can be read at once; 0: any number. */

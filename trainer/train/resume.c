@@ -50,7 +50,10 @@ static int take_weights(experiment *e) {
                                     .meaning = *meaning ? meaning : NULL,
                                     .other = e->task->other_meaning ? e->task->other_meaning : "other data",
                                     .way_out = way_out};
+    bool foreign = false;
     if (patterns_check(e->params, "train.init_skip", r->train.init_skip)) return -1;
+    if (e->task->foreign && e->task->foreign(e, r->train.init_from, &foreign)) return -1;
+    if (foreign) return 0;
     return checkpoint_load_weights(r->train.init_from, e->params, &how);
 }
 
@@ -60,7 +63,9 @@ int resume_init(experiment *e) {
     struct stat st;
     if (!*from) return 0;
     if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) {
-        if (checkpoints_find(from, &which, path, sizeof path))
+        const task_path foreign = task_file(from, "model.safetensors");
+        if (access(foreign.text, R_OK) == 0) snprintf(path, sizeof path, "%s", foreign.text);
+        else if (checkpoints_find(from, &which, path, sizeof path))
             return adamod__refuse("%s: neither a run directory with a checkpoint nor a safetensors file", from);
         if (strlen(path) >= sizeof e->recipe.train.init_from)
             return adamod__refuse("%s: the path of its checkpoint is too long", from);

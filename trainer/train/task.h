@@ -149,6 +149,8 @@ struct task {
     const char *vocabulary_key; /* key that takes the vocabulary from a run's directory; NULL: none */
     const char *other_meaning;  /* describes another fingerprint: "another vocabulary" */
     int (*kept)(const recipe *r, task_kept out[TASK_MOST_KEPT]); /* how many; NULL: none */
+    /* Loads weights from a file of another program, if it is one of a form that the task knows. NULL: it knows none. */
+    int (*foreign)(experiment *e, const char *path, bool *known);
     /* Lists all parts of the data that open has read, at most TASK_MOST_PARTS; returns how many. A run is not resumed with
      * other data unless the user asks for it. Strings live as long as the experiment. */
     int (*data)(const experiment *e, task_part *out);

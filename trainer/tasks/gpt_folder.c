@@ -1,0 +1,293 @@
+#include "tasks/gpt_folder.h"
+
+#include "core/error.h"
+#include "core/safetensors.h"
+#include "support/json.h"
+#include "support/json_input.h"
+#include "support/text.h"
+#include "tasks/language_reader.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char weights_file[] = "model.safetensors", config_file[] = "config.json";
+
+bool gpt_folder_is(const char *directory) {
+    return access(task_file(directory, "recipe.yaml").text, F_OK) != 0 &&
+           access(task_file(directory, config_file).text, F_OK) == 0 &&
+           access(task_file(directory, weights_file).text, F_OK) == 0;
+}
+
+/* ---- config.json ---- */
+
+/* What a model of ours can have, with the defaults of transformers' GPT2Config. */
+typedef struct hub_config {
+    double n_layer, n_embd, n_head, n_positions, n_inner, layer_norm_epsilon;
+    char model_type[32], activation_function[32];
+    bool tie_word_embeddings, scale_attn_weights, scale_attn_by_inverse_layer_idx;
+} hub_config;
+
+static void read_pair(hub_config *c, const char *key, json_input *in) {
+    const struct {
+        const char *key;
+        double *value;
+    } numbers[] = {{"n_layer", &c->n_layer}, {"n_embd", &c->n_embd},
+                   {"n_head", &c->n_head},   {"n_positions", &c->n_positions},
+                   {"n_inner", &c->n_inner}, {"layer_norm_epsilon", &c->layer_norm_epsilon}};
+    const struct {
+        const char *key;
+        bool *value;
+    } flags[] = {{"tie_word_embeddings", &c->tie_word_embeddings},
+                 {"scale_attn_weights", &c->scale_attn_weights},
+                 {"scale_attn_by_inverse_layer_idx", &c->scale_attn_by_inverse_layer_idx}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (strcmp(key, numbers[i].key) == 0) {
+            *numbers[i].value = json_input_number(in);
+            return;
+        }
+    }
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (strcmp(key, flags[i].key) == 0) {
+            *flags[i].value = json_input_flag(in);
+            return;
+        }
+    }
+    if (strcmp(key, "model_type") == 0) json_input_text(in, c->model_type, sizeof c->model_type);
+    else if (strcmp(key, "activation_function") == 0)
+        json_input_text(in, c->activation_function, sizeof c->activation_function);
+    else json_input_skip(in);
+}
+
+static int read_config(const char *path, hub_config *c) {
+    char *text = NULL;
+    size_t n = 0;
+    *c = (hub_config){12, 768, 12, 1024, NAN, 1e-5, "", "gelu_new", true, true, false};
+    if (text_read(path, &text, &n)) return -1;
+    json_input in = json_input_of(text, n);
+    for (bool more = json_input_enter(&in, '{'); more; more = json_input_next(&in, '}')) {
+        char key[64];
+        json_input_key(&in, key, sizeof key);
+        read_pair(c, key, &in);
+    }
+    json_input_end(&in);
+    const char *expected = in.expected;
+    const long long at = in.at - in.begin + 1;
+    free(text);
+    return expected ? adamod__refuse("%s: byte %lld: expected %s", path, at, expected) : 0;
+}
+
+static int check_config(const char *path, const hub_config *c) {
+    if (strcmp(c->model_type, "gpt2") != 0)
+        return adamod__refuse("%s: model_type is '%s', expected gpt2", path, key_show(c->model_type).text);
+    if (strcmp(c->activation_function, "gelu_new") != 0 && strcmp(c->activation_function, "gelu_pytorch_tanh") != 0)
+        return adamod__refuse("%s: activation_function is '%s', expected gelu_new", path,
+                              key_show(c->activation_function).text);
+    if (!c->tie_word_embeddings || !c->scale_attn_weights || c->scale_attn_by_inverse_layer_idx)
+        return adamod__refuse("%s: expected tie_word_embeddings and scale_attn_weights, not "
+                              "scale_attn_by_inverse_layer_idx, as GPT-2 has them",
+                              path);
+    if (c->layer_norm_epsilon == 1e-5) return 0;
+    return adamod__refuse("%s: layer_norm_epsilon is %g, expected 1e-5", path, c->layer_norm_epsilon);
+}
+
+static int set(recipe *r, const char *path, const char *key, const char *value) {
+    char assignment[RECIPE_PATH + 64];
+    snprintf(assignment, sizeof assignment, "%s=%s", key, value);
+    return recipe_set(r, assignment) ? adamod__context("%s: ", path) : 0;
+}
+
+static int set_number(recipe *r, const char *path, const char *key, double x) {
+    char value[32];
+    return set(r, path, key, json_shortest(x, value));
+}
+
+int gpt_folder_recipe(const char *directory, recipe *r) {
+    const task_path path = task_file(directory, config_file);
+    char here[RECIPE_PATH] = "";
+    hub_config c;
+    if (read_config(path.text, &c) || check_config(path.text, &c)) return -1;
+    if (!getcwd(here, sizeof here)) snprintf(here, sizeof here, "/");
+    int failed = set(r, path.text, "data.task", "language") || set(r, path.text, "data.set", "text") ||
+                 set(r, path.text, "data.tokens", "bytes") || set(r, path.text, "data.path", here) ||
+                 set(r, path.text, "data.batch", "1") || set_number(r, path.text, "data.length", c.n_positions) ||
+                 set(r, path.text, "model.kind", "gpt") || set_number(r, path.text, "model.layers", c.n_layer) ||
+                 set_number(r, path.text, "model.d", c.n_embd) || set_number(r, path.text, "model.heads", c.n_head) ||
+                 set_number(r, path.text, "model.ffn", isnan(c.n_inner) ? 0 : c.n_inner) ||
+                 set_number(r, path.text, "model.context", c.n_positions);
+    return failed ? -1 : 0;
+}
+
+/* ---- weights ---- */
+
+/* Layers of GPT-2 that its program wrote as convolutions: their matrices are [in, out]. */
+static bool is_transposed(const char *name) {
+    return key_matches("*.c_attn.weight,*.c_proj.weight,*.c_fc.weight", name);
+}
+
+static const adamod__st_entry *find(const adamod__st_file *file, const char *name) {
+    char longer[160];
+    const adamod__st_entry *entry = adamod__st_find(file, name);
+    snprintf(longer, sizeof longer, "transformer.%s", name);
+    return entry ? entry : adamod__st_find(file, longer);
+}
+
+/* Ours has [3 d, d] there. */
+static bool is_known(const adamod__st_file *file) {
+    const adamod__st_entry *entry = find(file, "h.0.attn.c_attn.weight");
+    return entry && entry->ndim == 2 && entry->shape[1] == 3 * entry->shape[0];
+}
+
+static int check_tensor(const char *path, const adamod__st_file *file, const nn_param *p) {
+    const adamod__st_entry *entry = find(file, p->name);
+    const bool turned = is_transposed(p->name);
+    if (!entry) return adamod__refuse("%s: there is no %s", path, p->name);
+    if (entry->dtype != ADAMOD__ST_F32 && entry->dtype != ADAMOD__ST_BF16)
+        return adamod__refuse("%s: %s is %s, expected F32 or BF16", path, p->name, adamod__st_dtype_name(entry->dtype));
+    bool fits = entry->ndim == p->ndim;
+    for (int i = 0; fits && i < p->ndim; i++) fits = entry->shape[i] == p->shape[turned ? p->ndim - 1 - i : i];
+    if (fits) return 0;
+    char there[64] = "", wanted[64] = "";
+    for (int i = 0; i < entry->ndim && i < 4; i++)
+        snprintf(there + strlen(there), sizeof there - strlen(there), "%s%lld", i ? ", " : "",
+                 (long long)entry->shape[i]);
+    for (int i = 0; i < p->ndim; i++)
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s%lld", i ? ", " : "",
+                 (long long)p->shape[turned ? p->ndim - 1 - i : i]);
+    return adamod__refuse("%s: %s is [%s], expected [%s] for the recipe's model and vocabulary", path, p->name, there,
+                          wanted);
+}
+
+static float number_at(const void *data, adamod__st_dtype dtype, int64_t i) {
+    float x;
+    if (dtype == ADAMOD__ST_F32) return ((const float *)data)[i];
+    const uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static int take_tensor(const adamod__st_file *file, nn_params *params, const nn_param *p, void *room) {
+    const adamod__st_entry *entry = find(file, p->name);
+    float *to = params->data + p->offset;
+    if (adamod__st_read(file, entry, room)) return -1;
+    const int64_t rows = p->shape[0], columns = p->count / rows;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t k = 0; k < columns; k++)
+            to[i * columns + k] =
+                number_at(room, entry->dtype, is_transposed(p->name) ? k * rows + i : i * columns + k);
+    }
+    return 0;
+}
+
+static int take_all(experiment *e, const char *path, const adamod__st_file *file) {
+    nn_params *params = e->params;
+    const char *skip = e->recipe.train.init_skip;
+    int64_t most = 0;
+    for (int i = 0; i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        if (!key_matches(skip, p->name) && check_tensor(path, file, p)) return -1;
+        most = p->count > most ? p->count : most;
+    }
+    void *room = malloc((size_t)most * sizeof(float));
+    int failed = room ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for its weights", path);
+    for (int i = 0; i < params->n && !failed; i++) {
+        if (!key_matches(skip, params->list[i].name)) failed = take_tensor(file, params, &params->list[i], room);
+    }
+    free(room);
+    return failed || nn_params_store(params) ? -1 : 0;
+}
+
+int gpt_folder_load(experiment *e, const char *path, bool *known) {
+    enum { MOST_HEADER = 1 << 26 };
+    adamod__st_file file;
+    *known = false;
+    if (language_reader_of(&e->recipe) != &language_windows) return 0;
+    if (adamod__st_open_within(path, MOST_HEADER, &file)) return -1;
+    *known = is_known(&file);
+    const int failed = *known ? take_all(e, path, &file) : 0;
+    adamod__st_close(&file);
+    return failed;
+}
+
+/* ---- saving ---- */
+
+static int check_form(const char *directory, const gpt_config *c) {
+    const char *key = c->norm != GPT_LAYER_NORM     ? "model.norm layer"
+                      : c->positions != GPT_LEARNED ? "model.positions learned"
+                      : c->activation != GPT_GELU   ? "model.activation gelu"
+                      : c->qk_norm                  ? "model.qk_norm false"
+                      : !c->biases                  ? "model.biases true"
+                      : c->kv_heads != c->heads     ? "as many model.kv_heads as model.heads"
+                                                    : NULL;
+    return key ? adamod__refuse("%s: a model of GPT-2's form is expected: %s", directory, key) : 0;
+}
+
+static int save_config(const experiment *e, const gpt_config *c, const char *path) {
+    const byte_bpe *bytes = language_of(e)->bytes;
+    const int32_t end = bytes ? byte_bpe_end(bytes) : -1;
+    json j = {.spaced = true};
+    json_open(&j, '{');
+    json_key(&j, "architectures");
+    json_raw(&j, "[\"GPT2LMHeadModel\"]");
+    json_pair(&j, "model_type", "gpt2");
+    json_pair(&j, "activation_function", "gelu_new");
+    json_pair_integer(&j, "n_layer", c->layers);
+    json_pair_integer(&j, "n_embd", c->d);
+    json_pair_integer(&j, "n_head", c->heads);
+    json_pair_integer(&j, "n_inner", c->ffn);
+    json_pair_integer(&j, "n_positions", c->context);
+    json_pair_integer(&j, "n_ctx", c->context);
+    json_pair_integer(&j, "vocab_size", c->words);
+    json_pair_number(&j, "layer_norm_epsilon", 1e-5);
+    json_pair_number(&j, "initializer_range", 0.02);
+    json_pair_number(&j, "embd_pdrop", c->dropout);
+    json_pair_number(&j, "attn_pdrop", c->dropout);
+    json_pair_number(&j, "resid_pdrop", c->dropout);
+    json_pair_boolean(&j, "tie_word_embeddings", true);
+    json_key(&j, "bos_token_id");
+    json_number(&j, end < 0 ? (double)NAN : end);
+    json_key(&j, "eos_token_id");
+    json_number(&j, end < 0 ? (double)NAN : end);
+    json_close(&j, '}');
+    json_end_line(&j);
+    const int failed =
+        j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path) : text_write(path, (text_slice){j.text, j.n});
+    json_free(&j);
+    return failed;
+}
+
+/* The parameter as the file has it; to is as large. */
+static void turn(const nn_params *params, const nn_param *p, float *to) {
+    const float *from = params->data + p->offset;
+    const int64_t rows = p->shape[0], columns = p->count / rows;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t k = 0; k < columns; k++)
+            to[is_transposed(p->name) ? k * rows + i : i * columns + k] = from[i * columns + k];
+    }
+}
+
+static int save_weights(const nn_params *params, const char *path) {
+    adamod__st_tensor *tensors = calloc((size_t)params->n, sizeof *tensors);
+    float *all = malloc((size_t)params->count * sizeof *all);
+    int failed = tensors && all ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the weights", path);
+    for (int i = 0; i < params->n && !failed; i++) {
+        const nn_param *p = &params->list[i];
+        turn(params, p, all + p->offset);
+        tensors[i] = (adamod__st_tensor){p->name, ADAMOD__ST_F32, p->ndim, {0}, all + p->offset};
+        for (int k = 0; k < p->ndim; k++) tensors[i].shape[k] = p->shape[is_transposed(p->name) ? p->ndim - 1 - k : k];
+    }
+    if (!failed)
+        failed = adamod__st_write(path, &(adamod__st_pair){"format", "pt"}, 1, tensors, (size_t)params->n) ? -1 : 0;
+    free(tensors);
+    free(all);
+    return failed;
+}
+
+int gpt_folder_save(const experiment *e, const char *directory) {
+    if (language_reader_of(&e->recipe) != &language_windows)
+        return adamod__refuse("%s: model.kind is %s, expected gpt", directory, e->recipe.model.kind);
+    const gpt_config c = language_gpt(e);
+    if (check_form(directory, &c) || nn_params_fetch(e->params)) return -1;
+    if (save_weights(e->params, task_file(directory, weights_file).text)) return -1;
+    return save_config(e, &c, task_file(directory, config_file).text);
+}

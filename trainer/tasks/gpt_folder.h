@@ -1,0 +1,20 @@
+/* gpt_folder.h - GPT-2 as Hugging Face's transformers has it: a folder with config.json, model.safetensors, and vocab.json and
+ * merges.txt, which are read as a run's. Names of parameters are the same, with or without "transformer." before them; the
+ * matrices of blocks are transposed. Messages begin with the path. */
+#ifndef ADAMOD_GPT_FOLDER_H
+#define ADAMOD_GPT_FOLDER_H
+
+#include "tasks/language.h"
+
+/* Whether a directory is such a folder, and no run. */
+bool gpt_folder_is(const char *directory);
+/* Makes the recipe of its model, with defaults for the rest; text is looked for in the current directory. */
+int gpt_folder_recipe(const char *directory, recipe *r);
+
+/* As task.foreign. Loads weights of F32 or BF16; parameters that match train.init_skip stay as they are. */
+int gpt_folder_load(experiment *e, const char *path, bool *known);
+
+/* Writes config.json and model.safetensors. The model must have GPT-2's form. */
+int gpt_folder_save(const experiment *e, const char *directory);
+
+#endif
