@@ -36,13 +36,13 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
-        'train --device' | 'compare --device' | 'reproduce --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'generate --device' | 'bench train --device')
+        'train --device' | 'compare --device' | 'reproduce --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'generate --device' | 'export --device' | 'bench train --device')
             mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4")
             ;;
         'bench decode --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
         'bench decode --shape') mapfile -t COMPREPLY < <(compgen -W 'tiny small base' -- "$4") ;;
         'bench decode --precision') mapfile -t COMPREPLY < <(compgen -W 'full tf32 mixed' -- "$4") ;;
-        'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm' -- "$4") ;;
+        'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm gpt2' -- "$4") ;;
         *' --set' | 'compare --vary' | 'compare --tune')
             compopt -o nospace
             mapfile -t COMPREPLY < <(compgen -W "$(_adamod_keys "$1")" -- "$4")
@@ -109,7 +109,7 @@ _adamod() {
     local first=1
     [ "${COMP_WORDS[1]}" != help ] || first=2
     if [ "$COMP_CWORD" -eq "$first" ]; then
-        words='train compare reproduce report evaluate translate predict generate bench data text info optim'
+        words='train compare reproduce report evaluate translate predict generate export bench data text info optim'
         [ "$first" -eq 2 ] || words+=' help --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
@@ -143,7 +143,7 @@ _adamod() {
     fi
     _adamod_value "$program" "$command" "$previous" "$word" && return
     case $command in
-        train | compare | report | evaluate | translate | predict | generate | 'bench train' | 'text '*)
+        train | compare | report | evaluate | translate | predict | generate | export | 'bench train' | 'text '*)
             # recipes, run directories and texts, and flags where one is begun
             compopt -o filenames
             [[ $word == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -157,7 +157,7 @@ _adamod() {
         compare) words='--vary --variant --tune --seeds --set --out --device --jobs --minutes --metric --split --started --drop-checkpoints --dry-run --resume --show --no-report --help' ;;
         reproduce) words="--seeds --quick --dry-run --out --data --device --set --jobs --minutes --from --plan --help $(echo table{2..5} figure{1..9})" ;;
         report) words='--out --record --help' ;;
-        evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
+        evaluate) words='--device --checkpoint --beam --length-penalty --set --split --data --json --help' ;;
         translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;
         'data list') words="--json --help $(_adamod_sets "$program")" ;;
         'data get') words="--mirror --mirrors --timeout --help $(_adamod_sets "$program")" ;;
@@ -176,7 +176,8 @@ _adamod() {
         'text score') words='--metric --tokenize --smooth --lowercase --confidence --samples --width --json --help' ;;
         'text clean') words='--min --max --ratio --help' ;;
         predict) words='--top --json --device --checkpoint --set --help' ;;
-        generate) words='--prompt --tokens --temperature --top-k --top-p --seed --device --checkpoint --set --help' ;;
+        export) words='--out --device --checkpoint --set --help' ;;
+        generate) words='--prompt --tokens --temperature --top-k --top-p --seed --ids --device --checkpoint --set --help' ;;
         'bench decode') words='--shape --device --precision --sentences --beam --batch --threads --rounds --python --no-peer --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
         'bench comm') words='--mib --repeat --json --help' ;;

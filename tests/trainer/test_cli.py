@@ -153,7 +153,8 @@ def test_help_and_version():
 COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize", "text detokenize", "text normalize",
             "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text tokens learn",
             "text tokens encode", "text tokens decode", "text tokens pack", "text score", "text clean"]
-TRAINING = ["train", "compare", "report", "evaluate", "translate", "generate", "predict", "bench train", "bench comm",
+TRAINING = ["train", "compare", "report", "evaluate", "translate", "generate", "export", "predict", "bench train",
+            "bench comm",
             "bench decode", "data list", "data get", "data prepare"]
 
 
@@ -985,7 +986,7 @@ def test_bench_train_errors():
         return
     tiny = Tiny()
     refuse(2, "expected a recipe or --shape, not both", *tiny.command, "--shape", "small")
-    refuse(2, "--shape is 'huge', expected small, base, big, resnet34, densenet121 or lstm", "bench", "train", "--shape", "huge")
+    refuse(2, "--shape is 'huge', expected small, base, big, resnet34, densenet121, lstm or gpt2", "bench", "train", "--shape", "huge")
     refuse(2, "needs a recipe", "bench", "train")
     refuse(2, "needs a command: train", "bench")
     refuse(2, "No such file", "bench", "train", tiny / "nothing.yaml")

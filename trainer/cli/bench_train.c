@@ -26,7 +26,7 @@ static int read_shape(void *to, const cli_flag *flag, const char *value) {
 
 static const cli_flag flags[] = {
     CLI_CHANGE("set", "KEY=VALUE", "override a key of the recipe; may be repeated", bench_request, changes, NULL),
-    CLI_READ("shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121, lstm",
+    CLI_READ("shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121, lstm, gpt2",
              read_shape),
     CLI_WHOLE("threads", "N", "threads of each program; 0: one for each core (the recipe's)", bench_request, threads, 0,
               1024),
@@ -52,7 +52,7 @@ static const cli_syntax syntax = {
     .command = BENCH_TRAIN,
     .help =
         "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
-        "       adamod bench train --shape small|base|big|resnet34|densenet121|lstm [--device cuda] ...\n\n"
+        "       adamod bench train --shape small|base|big|resnet34|densenet121|lstm|gpt2 [--device cuda] ...\n\n"
         "Trains on the recipe's first 10 batches, over and over, and prints the speed: milliseconds per step (median\n"
         "and quartiles), tokens or images per second, GFLOP/s of the matrix products without attention's, their share\n"
         "of the matrix library's own speed on these shapes, the optimizer's share of the time, and memory.\n"

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# GPT from the command line: text of bytes and packed tokens, the same numbers when a run is stopped and with more threads,
+# text that is written, folders of transformers that are bad, and one clear line for each mistake.
+# SPDX-License-Identifier: MIT
+# shellcheck source=tests/support/shell_checks.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
+"$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
+
+yes $'the cat sat on a mat\nthe dog ran, na\xefvely' | head -60 >train.txt || true # not UTF-8; yes is ended by a signal
+head -8 train.txt >valid.txt
+head -12 train.txt >test.txt
+cat >tiny.yaml <<'END_OF_RECIPE'
+name: tiny
+data: {task: language, set: text, path: ., tokens: bytes, merges: 20, batch: 4, length: 12, valid_batch: 2}
+model: {kind: gpt, layers: 2, d: 16, heads: 2}
+optimizer: {rule: adamod, lr: 1e-2, beta2: 0.95, weight_decay: 0.1, no_decay: [biases, norms], clip_norm: 1,
+            schedule: {lr: 'warmup(0,2)*2>constant*4>linear(0,6)'}}
+generate: {samples: 2, tokens: 6, prompt: 50}
+train: {steps: 12, accumulate: 2, evaluate_every: 4, checkpoint_every: 3, threads: 1, backend: cpu}
+END_OF_RECIPE
+
+train() { "$ADAMOD" train "$@" >said 2>err || fail "train $*: $(cat err)"; }
+numbers() { # what must be equal between two runs
+    sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
+    cat "$1/samples.jsonl" "$1/vocab.json" "$1/merges.txt"
+    "$ADAMOD" evaluate "$1" --json | sed -E 's/,"seconds":[^}]*//'
+}
+
+train tiny.yaml --out whole
+numbers whole >whole.txt
+grep -q '"perplexity"' whole.txt || fail "evaluate says $(tail -1 whole.txt)"
+[ "$(wc -l <whole/samples.jsonl)" -eq 2 ] || fail "samples are $(cat whole/samples.jsonl)"
+train tiny.yaml --out parts --set train.steps=5
+train tiny.yaml --out parts --resume --set train.threads=2
+numbers parts | grep -v '"kind":"valid","step":5,' | cmp - whole.txt || fail "a run in parts ends elsewhere than one"
+
+# ---- packed tokens ----
+
+"$ADAMOD" text tokens pack --model whole --out train_0.bin train.txt >said 2>err || fail "pack: $(cat err)"
+"$ADAMOD" text tokens pack --model whole --out val.bin valid.txt >said 2>err || fail "pack: $(cat err)"
+packed=(--set data.set=packed --set 'data.train_file=train_*.bin')
+train tiny.yaml --out packed "${packed[@]}" --set data.bpe=whole
+cmp packed/vocab.json whole/vocab.json || fail "a run of packed tokens has another vocabulary"
+train tiny.yaml --out halves "${packed[@]}" --set data.bpe=whole --set train.steps=7
+train tiny.yaml --out halves "${packed[@]}" --set data.bpe=whole --resume
+cmp <(numbers packed) <(numbers halves | grep -v '"kind":"valid","step":7,') || fail "a run of packed tokens in parts ends elsewhere"
+train tiny.yaml --out ids "${packed[@]}" --set data.words=300
+"$ADAMOD" generate ids --prompt '3 4' --tokens 3 | grep -Eq '^3 4( [0-9]+){3}$' || fail "ids without a vocabulary are no numbers"
+refused 1 'but the vocabulary has 30 ids' "$ADAMOD" train tiny.yaml --out never "${packed[@]}" --set data.words=30
+refused 1 'no_*.bin: cannot open' "$ADAMOD" train tiny.yaml --out never --set data.set=packed --set 'data.train_file=no_*.bin' --set data.words=300
+refused 2 'data.set is packed, which only model.kind gpt reads, not lstm' "$ADAMOD" train tiny.yaml --out never "${packed[@]}" \
+    --set model.kind=lstm
+head -c 1100 train_0.bin >short_0.bin
+refused 1 'short_0.bin: cut short' "$ADAMOD" train tiny.yaml --out never --set data.set=packed --set data.train_file=short_0.bin --set data.words=300
+
+# ---- text that is written ----
+
+"$ADAMOD" generate whole --prompt 'the cat' --tokens 30 --seed 3 >first
+head -c 7 first | grep -q '^the cat' || fail "the prompt is not in $(cat first)"
+"$ADAMOD" generate whole --prompt 'the cat' --tokens 30 --seed 3 --set train.threads=2 | cmp - first || fail "threads change the text"
+"$ADAMOD" generate whole --prompt 'the cat' --tokens 5 --ids --seed 3 | grep -Eq '^[0-9]+( [0-9]+){5,}$' || fail "--ids prints no numbers"
+long=$(printf 'the dog %.0s' {1..20})
+refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole --prompt "$long"
+
+# ---- folders of transformers ----
+
+"$ADAMOD" export whole --out hub || fail "export fails"
+"$ADAMOD" generate hub --prompt 'the cat' --tokens 8 --temperature 0 --ids >theirs
+"$ADAMOD" generate whole --prompt 'the cat' --tokens 8 --temperature 0 --ids | cmp - theirs || fail "an exported model writes another text"
+"$ADAMOD" evaluate hub --data test.txt --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' >theirs
+"$ADAMOD" evaluate whole --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
+    fail "an exported model has another loss"
+train tiny.yaml --out tuned --init-from hub --set data.vocabularies=hub --set optimizer.lr=0
+"$ADAMOD" evaluate tuned --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
+    fail "a run does not begin with a folder's weights"
+refused 2 'needs --out DIR' "$ADAMOD" export whole
+train tiny.yaml --out turned --set model.positions=rotary --set train.steps=1
+refused 1 "a model of GPT-2's form is expected: model.positions learned" "$ADAMOD" export turned --out other
+refused 1 'wpe.weight is [12, 16], expected [13, 16]' "$ADAMOD" train tiny.yaml --out never --init-from hub --set data.vocabularies=hub \
+    --set model.context=13
+bad() { # bad MESSAGE SED: of a folder whose config.json is changed
+    rm -rf bad && cp -r hub bad && sed -i "$2" bad/config.json
+    refused 1 "$1" "$ADAMOD" generate bad
+}
+bad "model_type is 'llama', expected gpt2" 's/"gpt2"/"llama"/'
+bad "activation_function is 'relu', expected gelu_new" 's/gelu_new/relu/'
+bad 'layer_norm_epsilon is 0.1, expected 1e-5' 's/"layer_norm_epsilon": [^,]*/"layer_norm_epsilon": 0.1/'
+bad 'model.heads is 3, expected a divisor of model.d, 16' 's/"n_head": 2/"n_head": 3/'
+bad 'there is no h.2.' 's/"n_layer": 2/"n_layer": 3/'
+bad 'bad/config.json: byte 1: expected' 's/{/[/'
+bad 'bad/config.json: ' 's/"n_layer": 2/"n_layer": 2.5/'
+rm -rf bad && cp -r hub bad && head -c 900 hub/model.safetensors >bad/model.safetensors
+refused 1 'bad/model.safetensors: ' "$ADAMOD" generate bad
+
+finish
