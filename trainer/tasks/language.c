@@ -15,10 +15,11 @@
 
 #define S language_settings
 static const key_spec keys[] = {
-    CHOICE_KEY(S, data.set, "generated", "generated text packed ptb", STRICT,
-               "a language of known entropy, files of text or of packed token ids, or Penn Treebank, which is text"),
+    CHOICE_KEY(S, data.set, "generated",
+               "generated text packed ptb tinyshakespeare tinystories fineweb-edu fineweb-edu-10b", STRICT,
+               "a language of known entropy, files of text or of packed token ids, or a public data set of either"),
     PATH_KEY(S, data.path, LOOSE,
-             "text, packed: the directory of the files; ptb: not given, what `adamod data prepare` made"),
+             "text, packed: the directory of the files; others: not given, what `adamod data prepare` made"),
     TEXT_KEY(S, data.train_file, "train.txt", LOOSE,
              "text: training file; packed: train.bin, or a pattern such as train_*.bin"),
     TEXT_KEY(S, data.valid_file, "valid.txt", LOOSE, "text: validation file; packed: val.bin"),
@@ -98,32 +99,33 @@ static const char *check_vocabulary(const recipe *whole) {
                        r->data.max_vocab);
 }
 
-/* Penn Treebank has fixed file names. */
-static const char *check_ptb(const language_settings *r) {
+/* Public data sets have fixed file names. */
+static const char *check_names(const language_settings *r) {
     static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"};
     static const char *const keys_of[SPLITS] = {"data.train_file", "data.valid_file", "data.test_file"};
     const char *const given[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
     for (int split = 0; split < SPLITS; split++) {
-        if (strcmp(given[split], usual[split]) == 0 || strcmp(given[split], language_file(r, split)) == 0) continue;
-        return task_refuse(keys_of[split], "%s is '%s', but data.set ptb reads %s", keys_of[split], given[split],
-                           language_file(r, split));
+        const char *file = language_own_file(r, split);
+        if (strcmp(given[split], usual[split]) == 0 || strcmp(given[split], file) == 0) continue;
+        return task_refuse(keys_of[split], "%s is '%s', but data.set %s reads %s", keys_of[split], given[split],
+                           r->data.set, *file ? file : "none");
     }
     return NULL;
 }
 
 static const char *check_task(const recipe *whole) {
     const language_settings *r = language_settings_of(whole);
-    const bool generated = language_is_generated(whole), ptb = strcmp(r->data.set, "ptb") == 0;
+    const bool generated = language_is_generated(whole), named = language_is_named(r);
     const char *empty = !*r->data.train_file ? "data.train_file" : !*r->data.valid_file ? "data.valid_file" : NULL;
     if (generated && *r->data.path)
         return task_refuse("data.path", "data.path is given, but data.set generated reads no files");
-    if (!generated && !ptb && !*r->data.path)
+    if (!generated && !named && !*r->data.path)
         return task_refuse("data.path", "data.path is not given; data.set %s needs it", r->data.set);
     if (language_is_packed(whole) && strcmp(whole->model.kind, "gpt") != 0)
         return task_refuse("data.set", "data.set is packed, which only model.kind gpt reads, not %s",
                            whole->model.kind);
     if (!generated && empty) return task_refuse(empty, "%s is empty; data.set %s needs it", empty, r->data.set);
-    const char *path = generated ? check_generated(r) : ptb ? check_ptb(r) : NULL;
+    const char *path = generated ? check_generated(r) : named ? check_names(r) : NULL;
     return path ? path : check_vocabulary(whole);
 }
 

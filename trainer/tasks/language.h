@@ -16,7 +16,7 @@ typedef enum language_tokens { LANGUAGE_WORDS, LANGUAGE_CHARACTERS, LANGUAGE_SUB
 
 typedef struct language_settings {
     struct {
-        char set[16];           /* generated, text, packed, ptb */
+        char set[16];           /* generated, text, packed, or a public one */
         char path[RECIPE_PATH]; /* a directory, absolute */
         char train_file[RECIPE_PATH], valid_file[RECIPE_PATH], test_file[RECIPE_PATH]; /* in it */
         language_tokens tokens;
@@ -93,15 +93,17 @@ static inline bool language_is_generated(const recipe *r) {
 }
 
 /* Whether the text is files of ids (token_file.h), which are not read into memory. */
-static inline bool language_is_packed(const recipe *r) {
-    return strcmp(language_settings_of(r)->data.set, "packed") == 0;
-}
+bool language_is_packed(const recipe *r);
+/* Whether data.set is a public data set, whose files have names of their own. */
+bool language_is_named(const language_settings *r);
 
 /* Whether tokens are those of byte-level BPE. */
 static inline bool language_is_bytes(const recipe *r) {
     return language_is_packed(r) || language_settings_of(r)->data.tokens == LANGUAGE_BYTES;
 }
 
+/* The name of a split's file in a public data set; "": none. */
+const char *language_own_file(const language_settings *r, int split);
 /* The name of a split's file in the folder; "": none. */
 const char *language_file(const language_settings *r, int split);
 

@@ -16,15 +16,43 @@ static text_unit unit_of(const language_settings *r) {
     return r->data.tokens == LANGUAGE_CHARACTERS ? TEXT_CHARACTERS : TEXT_WORDS;
 }
 
+/* Sets whose files have fixed names. "packed" is no set of its own, but has usual names, too. */
+static const struct named_set {
+    const char *name;
+    bool packed;
+    const char *files[SPLITS]; /* "": none */
+} named_sets[] = {
+    {"ptb", false, {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"}},
+    {"tinyshakespeare", false, {"train.txt", "valid.txt", ""}},
+    {"tinystories", false, {"train.txt", "valid.txt", ""}},
+    {"fineweb-edu", true, {"finewebedu_train_*.bin", "finewebedu_val_*.bin", ""}},
+    {"fineweb-edu-10b", true, {"finewebedu_train_*.bin", "finewebedu_val_*.bin", ""}},
+    {"packed", true, {"train.bin", "val.bin", ""}},
+};
+
+static const struct named_set *named_set_of(const language_settings *r) {
+    for (size_t i = 0; i < sizeof named_sets / sizeof *named_sets; i++) {
+        if (strcmp(named_sets[i].name, r->data.set) == 0) return &named_sets[i];
+    }
+    return NULL;
+}
+
+bool language_is_packed(const recipe *r) {
+    const struct named_set *set = named_set_of(language_settings_of(r));
+    return set && set->packed;
+}
+
+bool language_is_named(const language_settings *r) { return named_set_of(r) && strcmp(r->data.set, "packed") != 0; }
+
+const char *language_own_file(const language_settings *r, int split) {
+    const struct named_set *set = named_set_of(r);
+    return set ? set->files[split] : "";
+}
+
 const char *language_file(const language_settings *r, int split) {
-    static const char *const ptb[SPLITS] = {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"};
     static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"};
-    static const char *const packed[SPLITS] = {"train.bin", "val.bin", ""};
-    if (strcmp(r->data.set, "ptb") == 0) return ptb[split];
-    const char *given = split == SPLIT_TRAIN   ? r->data.train_file
-                        : split == SPLIT_VALID ? r->data.valid_file
-                                               : r->data.test_file;
-    return strcmp(r->data.set, "packed") == 0 && strcmp(given, usual[split]) == 0 ? packed[split] : given;
+    const char *const given[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
+    return named_set_of(r) && strcmp(given[split], usual[split]) == 0 ? language_own_file(r, split) : given[split];
 }
 
 /* Writes the path of a split's file; false: it has none. */
