@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "report/page.h"
+#include "report/ranking.h"
 #include "report/sheet.h"
 #include "report/welch.h"
 
@@ -129,7 +130,7 @@ static void write_test(const study_results *r, const study_table *t, int column,
     const int best = leader(r, t, column);
     const place own = {r, t, best, column};
     const char *before = " has the best mean; against ";
-    char power[300] = "";
+    char power[300] = "", words[32];
     int least = 0;
     for (int i = 0; best >= 0 && i < t->rows.n; i++) {
         const place at = {r, t, i, column};
@@ -138,7 +139,8 @@ static void write_test(const study_results *r, const study_table *t, int column,
         if (isnan(p)) continue;
         if (!least)
             html(page, "<p class=\"legend\">%s: %s", r->s->experiment[t->column[column]].title, t->rows.at[best]);
-        html(page, "%s%s p = %.3f", before, t->rows.at[i], p);
+        ranking_p_words(p, words, sizeof words);
+        html(page, "%s%s %s", before, t->rows.at[i], words);
         before = ", ";
         if (!least || c->of.n < least) least = c->of.n < b->of.n ? c->of.n : b->of.n;
     }
