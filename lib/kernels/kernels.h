@@ -45,7 +45,8 @@ typedef enum rule_id {
     X(vscale) /* 1 / (1 - beta2^t), or 1 */                                                                            \
     X(low)                                                                                                             \
     X(high)                                                                                                            \
-    X(weight)
+    X(weight)                                                                                                          \
+    X(caution) /* of cautious steps: what the elements that move are multiplied by */
 
 #define ADAMOD_FIELD_F64(name) double name;
 #define ADAMOD_FIELD_F32(name) float name;
@@ -72,11 +73,27 @@ typedef struct adamod__coef_f32 {
     }
 /* What is 0 until an element has a gradient, for rules that add eps to v. */
 #define SEEN(state) (GREATER(x.g, -x.g) + x.state)
+/* MOVE, at the end of a formula, takes the step from x.p. In cautious kernels elements stay whose step would go against their
+ * gradient, and the others go further: Liang et al., "Cautious Optimizers: Improving Training with One Line of Code", arXiv
+ * 2411.16085. With SUMS_FLAG, when k->caution is 1, x.eta says which elements move, to be counted. */
+#define MOVE(update)                                                                                                   \
+    {                                                                                                                  \
+        const V whole = (update), part = WHERE_POSITIVE(whole * x.g, (V){0} + k->caution);                             \
+        x.p = x.p - (cautious ? whole * part : whole);                                                                 \
+        x.eta = cautious && k->flag & SUMS_FLAG ? part : x.eta;                                                        \
+    }
 /* The kernels of a rule with one formula: without the bound, and with it, for which bound_state has the average. */
 #define BOUNDABLE(name, states, bound_state)                                                                           \
     KERNEL(name, states)                                                                                               \
     BOUNDED(name##_bounded, name, states | bound_state)                                                                \
     VARIANTS(name){VARIANT(name), VARIANT(name##_bounded)};
+/* Likewise, with and without caution. */
+#define CAUTIOUS_BOUNDABLE(name, states, bound_state)                                                                  \
+    KERNEL(name, states)                                                                                               \
+    BOUNDED(name##_bounded, name, states | bound_state)                                                                \
+    CAUTIOUS(name##_cautious, name, states, 0)                                                                         \
+    CAUTIOUS(name##_bounded_cautious, name, states | bound_state, 1)                                                   \
+    VARIANTS(name){VARIANT(name), VARIANT(name##_bounded), VARIANT(name##_cautious), VARIANT(name##_bounded_cautious)};
 /* The kernel of a rule with one formula and no bound. */
 #define ONLY_KERNEL(name, states)                                                                                      \
     KERNEL(name, states)                                                                                               \

@@ -283,11 +283,13 @@ static adamod_status adamod__push_layout(adamod_optimizer *opt) {
     device_tensor *tensors = calloc((size_t)opt->n, sizeof *tensors);
     if (!tensors) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld parameters", (long long)opt->n);
     int64_t total = 0;
+    bool cautious = false;
     for (int64_t i = 0; i < opt->n; i++) {
+        cautious = cautious || opt->groups[opt->tensors[i].group].options[OPT_CAUTIOUS] != 0;
         tensors[i] = adamod__describe_tensor(opt, &opt->tensors[i]);
         total += opt->tensors[i].span.count;
     }
-    const device_layout layout = {tensors, opt->n, opt->n_groups, adamod__chunk_size(total)};
+    const device_layout layout = {tensors, opt->n, opt->n_groups, adamod__chunk_size(total), cautious};
     adamod_status status = DEVICE_CALL(opt, layout, &layout);
     free(tensors);
     if (status == ADAMOD_OK) status = adamod__push_counts(opt);

@@ -76,6 +76,7 @@ typedef struct device_layout {
     int64_t n;
     int n_groups;
     int64_t chunk; /* elements the library sums at a time: the device must sum in the same order */
+    int cautious;  /* some parameters take cautious steps */
 } device_layout;
 
 /* Processes that each have a part of the parameters. add replaces n numbers by their sums over all processes; on a device,

@@ -50,6 +50,7 @@ static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int las
                             "%s: %s decides which states exist, and group %d has parameters already", opt->rule->name,
                             o->info.name, g);
     }
+    if (o->id == OPT_CAUTIOUS && !same) ADAMOD__TRY(adamod__device_unlay(opt)); /* it means other kernels */
     for (int g = first; g <= last; g++) opt->groups[g].options[o->id] = value;
     if (o->id == OPT_THREADS) adamod__drop_pool(opt);
     return same ? ADAMOD_OK : adamod__device_options(opt, first, last);

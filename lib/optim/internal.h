@@ -71,6 +71,7 @@ typedef struct rule {
     bool sparse;               /* without momentum and decay, a gradient of 0 leaves an element as it is */
     bool uncounted;            /* the number of an update matters only in the first */
     const rule_driver *driver; /* NULL: it is element-wise */
+    bool cautious;             /* it has the option of that name, with which sums.c is its driver */
     /* For the driver sums.c: changes the coefficients by the sums over an array of count elements. */
     void (*finish)(const double *options, const double sum[2], int64_t count, adamod__coef_f64 *c);
     const adamod_rule_state *states;
@@ -235,6 +236,7 @@ typedef struct work_space {
     struct block_source *sources;  /* of each item with a gradient: see update.h */
     double *partial;               /* two numbers for each chunk, for sums whose order must not depend on threads */
     void *workspace;               /* the driver's: see update.h */
+    const rule_driver *driver;     /* in this update; NULL: none */
     size_t items, n_coefs, chunks; /* how many fit */
     size_t workspace_bytes;
     int64_t chunk;        /* elements in a chunk */

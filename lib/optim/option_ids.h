@@ -20,6 +20,7 @@ typedef enum option_id {
     OPT_BOUND,
     OPT_BETA3,     /* of the bound */
     OPT_SKIP_IDLE, /* likewise */
+    OPT_CAUTIOUS,
 /* of one rule: in its file */
 #define OPTION(id) OPT_##id,
 #include "rules/names.inc.h"

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "rules/caution.h"
 #include "rules/coefs.inc.h"
 
 static const char *const adamod__bounds[] = {"none", "momental", NULL};
@@ -31,6 +32,9 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define OPTION_SKIP_IDLE                                                                                               \
     OPTION_SWITCH(SKIP_IDLE, "skip_idle", 0, 0,                                                                        \
                   "1: an element's average of learning rates begins with its first gradient other than 0")
+#define OPTION_CAUTIOUS                                                                                                \
+    OPTION_SWITCH(CAUTIOUS, "cautious", 0, 0,                                                                          \
+                  "1: elements that would step against their gradient stay, and the others step further")
 /* For rules with a learning rate for each element. Their states have BOUND_STATE, their formulas BOUND. */
 #define OPTIONS_BOUND OPTIONS_BOUND_ONLY, OPTION_SKIP_IDLE
 /* For those whose average begins late by itself. */
@@ -54,6 +58,7 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define ADAM_STATES STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), BOUND_STATE(2)
 
 /* Fields of a rule. */
+#define CAUTIOUS_RULE .cautious = true, .finish = adamod__caution_finish
 #define STATES(...)                                                                                                    \
     .states = (const adamod_rule_state[]){__VA_ARGS__},                                                                \
     .n_states = sizeof((const adamod_rule_state[]){__VA_ARGS__}) / sizeof(adamod_rule_state)

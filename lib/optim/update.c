@@ -278,10 +278,18 @@ static bool adamod__same_coefs(const work_item *a, const work_item *b) {
            a->grad_scale == b->grad_scale;
 }
 
+/* The rule's driver, or what cautious steps need; NULL: none. */
+static const rule_driver *adamod__driver_of(const work *w) {
+    if (!w->rule || w->rule->driver || !w->rule->cautious) return w->rule ? w->rule->driver : NULL;
+    for (size_t i = 0; i < w->n; i++) {
+        if (w->items[i].options[OPT_CAUTIOUS] != 0) return &adamod__sums_driver;
+    }
+    return NULL;
+}
+
 /* Whether item i has other coefficients than the one before. */
-static bool adamod__new_coefs(const work *w, size_t i) {
-    const bool own = w->rule && w->rule->driver;
-    return i == 0 || own || !adamod__same_coefs(&w->items[i], &w->items[i - 1]);
+static bool adamod__new_coefs(const work *w, const work_space *space, size_t i) {
+    return i == 0 || space->driver || !adamod__same_coefs(&w->items[i], &w->items[i - 1]);
 }
 
 /* A chunk is large enough to be worth a thread's while and small enough that all threads end together. Its size follows
@@ -297,7 +305,7 @@ int64_t adamod__chunk_size(int64_t total) {
 }
 
 static bool adamod__reserve_workspace(const work *w, work_space *space) {
-    const rule_driver *driver = w->rule ? w->rule->driver : NULL;
+    const rule_driver *driver = space->driver;
     const size_t bytes = driver && driver->workspace ? driver->workspace(w) : 0;
     if (bytes <= space->workspace_bytes) return true;
     if (bytes > SIZE_MAX - 63) return false;
@@ -311,7 +319,8 @@ static bool adamod__reserve_workspace(const work *w, work_space *space) {
 
 adamod_status adamod__work_reserve(const work *w, work_space *space) {
     size_t coefs = 0;
-    for (size_t i = 0; i < w->n; i++) coefs += adamod__new_coefs(w, i);
+    space->driver = adamod__driver_of(w);
+    for (size_t i = 0; i < w->n; i++) coefs += adamod__new_coefs(w, space, i);
     int64_t total = 0, chunks = 0;
     for (size_t i = 0; i < w->n; i++) { /* frozen arrays count, which need not be there */
         if (__builtin_add_overflow(total, w->items[i].span->count, &total)) total = INT64_MAX;
@@ -374,7 +383,7 @@ static int64_t adamod__lay_chunks(const work *w, work_space *space, takes_part_f
 static void adamod__lay_coefs(const work *w, work_space *space) {
     int64_t last = -1;
     for (size_t i = 0; i < w->n; i++) {
-        if (adamod__new_coefs(w, i)) {
+        if (adamod__new_coefs(w, space, i)) {
             const work_item *x = &w->items[i];
             const matrix_shape shape = adamod__matrix_shape(x->span);
             const step_info info = {x->span->step, x->base_lr, shape.rows, shape.cols, shape.first, x->span->count};
@@ -503,7 +512,7 @@ void adamod__work_run(const work *w, work_space *space) {
     work_context context = {w, space};
     adamod__lay_coefs(w, space);
     adamod__lay_sources(w, space);
-    if (w->rule->driver) w->rule->driver->run(w, space);
+    if (space->driver) space->driver->run(w, space);
     const int64_t chunks = adamod__lay_chunks(w, space, adamod__kernels_update);
     adamod__pool_run(w->pool, chunks, adamod__update_chunk, &context);
     adamod__add_partial(w, space);

@@ -23,6 +23,8 @@ struct rule_driver {
     const struct matrix_driver *matrices;
 };
 
+extern const rule_driver adamod__sums_driver;
+
 static inline bool adamod__driver_takes(const work *w, const adamod__coef_f64 *c) {
     return w->rule->driver && (w->rule->driver->takes >> c->variant & 1);
 }

@@ -9,11 +9,14 @@
 
 RULE(adam)
 RULE(amsgrad)
+CAN_BE_CAUTIOUS(adam)
+CAN_BE_CAUTIOUS(amsgrad)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
 KERNEL(adam, M | VV | COMPUTED | Q8 | BF16)
-VARIANTS(adam){VARIANT(adam), VARIANT(adamod)};
+CAUTIOUS(adam_cautious, adam, M | VV | COMPUTED | Q8, 0)
+VARIANTS(adam){VARIANT(adam), VARIANT(adamod), VARIANT(adam_cautious), VARIANT(adamod_cautious)};
 
 FORMULA(amsgrad) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -21,12 +24,12 @@ FORMULA(amsgrad) {
     x.s = GREATER(x.v, x.s);
     x.eta = k->lr / (SQRT(x.s * k->vscale) + k->eps);
     BOUND_SINCE(t, x.s)
-    x.p = x.p - x.step * (x.m * k->mscale);
     /* without another bound, statistics show what the largest v does */
     if (!bounded) x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
+    MOVE(x.step * (x.m * k->mscale))
     return x;
 }
-BOUNDABLE(amsgrad, M | VV | S | Q8_EACH, T)
+CAUTIOUS_BOUNDABLE(amsgrad, M | VV | S | Q8_EACH, T)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -43,18 +46,19 @@ COEFS(amsgrad) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 #define ADAM_OPTIONS                                                                                                   \
-    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTION_FLAVOUR, OPTIONS_BOUND
+    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTION_FLAVOUR, OPTIONS_BOUND,          \
+        OPTION_CAUTIOUS
 
 /* AdamW: Loshchilov and Hutter, arXiv 1711.05101, with PyTorch's weight_decay. */
 RULE_ALIAS(adamw, adam, .summary = "adam with weight_decay 0.01, as in PyTorch", .year = 2017,
-           .source = "arXiv 1711.05101", .default_weight_decay = 0.01, .q8 = true, STATES(ADAM_STATES),
+           .source = "arXiv 1711.05101", .default_weight_decay = 0.01, .q8 = true, CAUTIOUS_RULE, STATES(ADAM_STATES),
            OPTIONS(ADAM_OPTIONS));
 RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is AdamW", .year = 2014,
-                .source = "arXiv 1412.6980", .alias = &adamod__rule_adamw, .q8 = true, STATES(ADAM_STATES),
-                OPTIONS(ADAM_OPTIONS));
+                .source = "arXiv 1412.6980", .alias = &adamod__rule_adamw, .q8 = true, CAUTIOUS_RULE,
+                STATES(ADAM_STATES), OPTIONS(ADAM_OPTIONS));
 
 RULE_DEFINITION(amsgrad, .summary = "Adam with the largest v so far", .year = 2018, .source = "arXiv 1904.09237",
-                .q8 = true,
+                .q8 = true, CAUTIOUS_RULE,
                 STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), STATE(2, "max_exp_avg_sq"), BOUND_STATE(3)),
                 OPTIONS(ADAM_OPTIONS,
                         OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it")));

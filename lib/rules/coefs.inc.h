@@ -9,7 +9,7 @@
 static ADAMOD__DEVICE int adamod__bounded(const double *o) { return o[OPT_BOUND] == BOUND_MOMENTAL; }
 
 /* The coefficients before COEFS: options of the same names, no bias corrections, and of BOUNDABLE's variants the
- * one with the bound if it is set. Options that a rule does not have are 0. */
+ * one with the bound and the caution that are set. Options that a rule does not have are 0. */
 static ADAMOD__DEVICE void adamod__option_coefs(const double *o, adamod__coef_f64 *c) {
     c->lr = o[OPT_LR];
     c->eps = o[OPT_EPS];
@@ -17,8 +17,8 @@ static ADAMOD__DEVICE void adamod__option_coefs(const double *o, adamod__coef_f6
     c->beta1c = 1 - o[OPT_BETA1];
     c->beta2 = o[OPT_BETA2];
     c->beta2c = 1 - o[OPT_BETA2];
-    c->mscale = c->vscale = 1;
-    c->variant = adamod__bounded(o);
+    c->mscale = c->vscale = c->caution = 1;
+    c->variant = adamod__bounded(o) + 2 * (o[OPT_CAUTIOUS] != 0);
 }
 
 /* 1 - beta^t of both moments. */

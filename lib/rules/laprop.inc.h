@@ -5,6 +5,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(laprop)
+CAN_BE_CAUTIOUS(laprop)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
@@ -13,10 +14,10 @@ FORMULA(laprop) {
     x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
     BOUND(s)
     x.m = k->beta1 * x.m + k->beta1c * (x.step * x.g);
-    x.p = x.p - x.m * k->mscale;
+    MOVE(x.m * k->mscale)
     return x;
 }
-BOUNDABLE(laprop, M | VV | Q8, S)
+CAUTIOUS_BOUNDABLE(laprop, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -25,8 +26,9 @@ COEFS(laprop) { adamod__moments(o, info, c); }
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(laprop, .summary = "momentum of gradients that were divided first", .year = 2020,
-                .source = "arXiv 2002.04839", .q8 = true,
+                .source = "arXiv 2002.04839", .q8 = true, CAUTIOUS_RULE,
                 STATES(STATE(0, "exp_avg_step"), STATE(1, "exp_avg_sq"), BOUND_STATE(2)),
-                OPTIONS(OPTION_LR(4e-4), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-15), OPTIONS_BOUND));
+                OPTIONS(OPTION_LR(4e-4), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-15), OPTIONS_BOUND,
+                        OPTION_CAUTIOUS));
 
 #endif

@@ -4,6 +4,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(lion)
+CAN_BE_CAUTIOUS(lion)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
@@ -13,21 +14,24 @@ FORMULA(lion) {
     x.step = x.eta = (V){0} + k->lr;
     /* c - c is 0 but where c is not finite, so that the parameter shows it as with other rules.
      * NOLINTNEXTLINE(misc-redundant-expression) */
-    x.p = x.p - (WHERE_POSITIVE(c, x.step) - WHERE_POSITIVE(-c, x.step) + (c - c));
+    MOVE(WHERE_POSITIVE(c, x.step) - WHERE_POSITIVE(-c, x.step) + (c - c))
     return x;
 }
-ONLY_KERNEL(lion, M | Q8)
+KERNEL(lion, M | Q8)
+CAUTIOUS(lion_cautious, lion, M | Q8, 0)
+VARIANTS(lion){VARIANT(lion), VARIANT(lion_cautious)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(lion) {}
+COEFS(lion) { c->variant = o[OPT_CAUTIOUS] != 0; }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(lion, .summary = "the sign of an average of gradients", .year = 2023, .source = "arXiv 2302.06675",
-                .q8 = true, .uncounted = true, STATES(STATE(0, "exp_avg")),
+                .q8 = true, CAUTIOUS_RULE, .uncounted = true, STATES(STATE(0, "exp_avg")),
                 OPTIONS(OPTION_LR(1e-4),
                         OPTION_DECAY_RATE_OF(BETA1, "beta1", 0.9, "weight of the average in the step's sign"),
-                        OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of gradients")));
+                        OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of gradients"),
+                        OPTION_CAUTIOUS));
 
 #endif

@@ -6,6 +6,7 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(nadam)
+CAN_BE_CAUTIOUS(nadam)
 OPTION(MOMENTUM_DECAY)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
@@ -15,10 +16,10 @@ FORMULA(nadam) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
     BOUND(s)
-    x.p = x.p - x.step * (x.g * k->low + x.m * k->high);
+    MOVE(x.step * (x.g * k->low + x.m * k->high))
     return x;
 }
-BOUNDABLE(nadam, M | VV | Q8, S)
+CAUTIOUS_BOUNDABLE(nadam, M | VV | Q8, S)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -39,10 +40,10 @@ COEFS(nadam) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 RULE_DEFINITION(nadam, .summary = "Adam with Nesterov's momentum", .year = 2016, .source = "Dozat, ICLR workshop",
-                .q8 = true, STATES(ADAM_STATES),
+                .q8 = true, CAUTIOUS_RULE, STATES(ADAM_STATES),
                 OPTIONS(OPTION_LR(2e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8),
                         OPTION_REAL(MOMENTUM_DECAY, "momentum_decay", 4e-3, 0, INFINITY, 1,
                                     "psi: how fast the momentum grows to beta1"),
-                        OPTIONS_BOUND));
+                        OPTIONS_BOUND, OPTION_CAUTIOUS));
 
 #endif

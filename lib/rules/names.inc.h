@@ -2,7 +2,8 @@
  *   RULE(name)     a rule
  *   DRIVER(name)   it has a driver, on CUDA devices a .cu file
  *   SUMS(name)     its driver is optim/sums.c, and it has FINISH
- *   OPTION(ID)     an option that only this file has */
+ *   OPTION(ID)     an option that only this file has
+ *   CAN_BE_CAUTIOUS(name)   it has the option cautious */
 #ifndef RULE
 #define RULE(name)
 #endif
@@ -15,6 +16,9 @@
 #ifndef OPTION
 #define OPTION(id)
 #endif
+#ifndef CAN_BE_CAUTIOUS
+#define CAN_BE_CAUTIOUS(name)
+#endif
 
 #define ADAMOD_RULE_NAME
 #include "rules/list.inc.h"
@@ -24,3 +28,4 @@
 #undef DRIVER
 #undef SUMS
 #undef OPTION
+#undef CAN_BE_CAUTIOUS

@@ -232,11 +232,11 @@ TEST(matrices_of_every_kind) {
 /* Sums over arrays of one and of many chunks, of which some end within a block. */
 TEST(sums_over_large_arrays) {
     NEED_CUDA;
-    static const char *const rules[][2] = {
-        {"adafactor", ""},           {"lamb", ""},
-        {"stableadamw", ""},         {"prodigy", ""},
-        {"adashift", "window=2"},    {"lamb", "state_type=q8"},
-        {"lamb", "state_type=bf16"}, {"stableadamw", "state_type=q8 bound=momental"}};
+    static const char *const rules[][2] = {{"adafactor", ""},           {"lamb", ""},
+                                           {"stableadamw", ""},         {"prodigy", ""},
+                                           {"adashift", "window=2"},    {"lamb", "state_type=q8"},
+                                           {"lamb", "state_type=bf16"}, {"stableadamw", "state_type=q8 bound=momental"},
+                                           {"adam", "cautious=1"},      {"lion", "cautious=1 state_type=bf16"}};
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
         pair *x = pair_new(rules[r][0]);
         pair_set(x, rules[r][1]);

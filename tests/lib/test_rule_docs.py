@@ -18,9 +18,9 @@ DOCS = os.path.join(ROOT, "docs")
 
 # Sections about two rules, or with another name than theirs.
 SECTIONS = {"AdaBound and AMSBound": ["adabound", "amsbound"], "Schedule-Free": ["schedulefree_adamw", "schedulefree_sgd"]}
-# Options that all rules have, or that "The momental bound" explains for all that have them.
+# Options that all rules have, or that a section explains for all that have them.
 ELSEWHERE = ("weight_decay decay maximize clip_value low_precision state_type min_8bit_size grad_scale clip_norm nonfinite "
-             "seed threads bound beta3 skip_idle").split()
+             "seed threads bound beta3 skip_idle cautious").split()
 MARKS = ("<!-- Printed by: adamod optim list --markdown -->\n", "<!-- end -->\n")
 
 failures = []
@@ -67,7 +67,7 @@ def sections(page):
     """The rules of each section, and its text."""
     for part in re.split(r"^## ", page.split("\n# Options of all rules")[0], flags=re.M)[1:]:
         title, text = part.split("\n", 1)
-        if title != "The momental bound":
+        if title not in ("The momental bound", "Cautious steps"):
             yield SECTIONS.get(title, [title.lower()]), text
 
 
@@ -108,7 +108,8 @@ def check_section(names, text, rules):
 def check_lists(page, rules):
     """Rules that the page lists in a sentence, by what their options are."""
     lists = {r"`decay` is `decoupled` except for (.*?),\s+where it is `l2`": ("decay", lambda o: o["default"] == "l2"),
-             r"`q8` \((.*?)\)\s+quarters them": ("state_type", lambda o: "q8" in o["choices"])}
+             r"`q8` \((.*?)\)\s+quarters them": ("state_type", lambda o: "q8" in o["choices"]),
+             r"`cautious = 1`, of (.*?),\s+lets": ("cautious", lambda o: True)}
     for pattern, (option, holds) in lists.items():
         said = [x for x in re.findall(r"\w+", re.search(pattern, page, flags=re.S).group(1)) if x != "and"]
         found = [name for name in rules for o in rules[name]["options"] if o["name"] == option and holds(o)]

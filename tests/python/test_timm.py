@@ -8,7 +8,7 @@ import unittest
 import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
-from support import CLASSES, set_grads
+from support import CLASSES, clones, make_params, set_grads
 
 try:
     import timm.optim
@@ -70,6 +70,43 @@ class Factory(unittest.TestCase):
 
     def test_lookahead(self):
         self.step(self.create("lookahead_adamod", lr=0.1, beta3=0.5))
+
+
+@unittest.skipUnless(timm, "there is no timm")
+class Caution(unittest.TestCase):
+    """cautious=True is timm's caution=True, in float64."""
+
+    def compare(self, ours, theirs, steps=30):
+        params = make_params((300, 7), (5,), (40,), dtype=torch.float64)
+        others = clones(params)
+        one, other = ours(params), theirs(others)
+        for t in range(1, steps + 1):
+            set_grads(params, t)
+            for p, q in zip(params, others):
+                q.grad = p.grad.clone()
+            one.step()
+            other.step()
+        for p, q in zip(params, others):
+            self.assertLess(float((p - q).detach().abs().max()), 1e-11)
+
+    def test_adamw(self):
+        for arguments in ({}, {"amsgrad": True}):
+            self.compare(
+                lambda p: lt.AdamW(p, lr=1e-2, weight_decay=0.1, cautious=True, **arguments),
+                lambda p: timm.optim.AdamWLegacy(p, lr=1e-2, weight_decay=0.1, caution=True, **arguments),
+            )
+
+    def test_lion(self):
+        self.compare(
+            lambda p: lt.Lion(p, lr=1e-2, betas=(0.9, 0.99), weight_decay=0.1, cautious=True),
+            lambda p: timm.optim.Lion(p, lr=1e-2, betas=(0.9, 0.99), weight_decay=0.1, caution=True),
+        )
+
+    def test_sgd(self):
+        self.compare(
+            lambda p: lt.SGD(p, lr=1e-2, momentum=0.9, weight_decay=0, cautious=True),
+            lambda p: timm.optim.SGDW(p, lr=1e-2, momentum=0.9, weight_decay=0, caution=True),
+        )
 
 
 if __name__ == "__main__":

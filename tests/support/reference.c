@@ -844,6 +844,19 @@ void ref_free(ref_state *s) {
     free(s);
 }
 
+/* Cautious steps: Liang, Chen, Liu, Liu, arXiv 2411.16085, as kyleliang919/C-Optim. before: the parameters that the rule
+ * stepped from.
+ *
+ *   mask = (step g > 0),  step <- step mask / max(mean of mask, 1e-3) */
+static void be_cautious(const ref_state *s, double *p, const double *before) {
+    double mean = 0;
+    for (int64_t i = 0; i < s->count; i++) mean += ((before[i] - p[i]) * s->g[i] > 0) / (double)s->count;
+    for (int64_t i = 0; i < s->count; i++) {
+        double step = before[i] - p[i];
+        p[i] = before[i] - (step * s->g[i] > 0 ? step / fmax(mean, 1e-3) : 0);
+    }
+}
+
 void ref_step(ref_state *s, double *param, const double *grad, const ref_options *o) {
     s->t++;
     for (int64_t i = 0; i < s->count; i++) {
@@ -859,7 +872,10 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];
         }
     }
-    if (s->count > 0) s->row->step(s, param, s->g, o);
+    if (s->count == 0) return;
+    if (o->cautious) memcpy(s->u, param, (size_t)s->count * sizeof *param);
+    s->row->step(s, param, s->g, o);
+    if (o->cautious && (s->row->step != step_sgd || o->momentum != 0)) be_cautious(s, param, s->u);
 }
 
 const double *ref_get(const ref_state *s, const char *state_name, int64_t *count) {

@@ -28,7 +28,7 @@ enum { REF_DECAY_NONE = 0, REF_DECAY_L2 = 1, REF_DECAY_DECOUPLED = 2, REF_DECAY_
     WHOLE(nesterov) WHOLE(ns_steps) WHOLE(adjust_lr) WHOLE(use_muon) WHOLE(centered) WHOLE(window) \
     WHOLE(relative_step) WHOLE(bias_correction) WHOLE(maximize) WHOLE(scale_parameter) WHOLE(warmup_init) \
     WHOLE(decay) WHOLE(flavour) WHOLE(rectify) WHOLE(clip) WHOLE(alpha_warmup) WHOLE(beta_slow_warmup) \
-    WHOLE(warmup_steps) WHOLE(bs) WHOLE(use_bias_correction) WHOLE(safeguard_warmup) WHOLE(bound) WHOLE(skip_idle)
+    WHOLE(warmup_steps) WHOLE(bs) WHOLE(use_bias_correction) WHOLE(safeguard_warmup) WHOLE(bound) WHOLE(skip_idle) WHOLE(cautious)
 /* clang-format on */
 typedef struct ref_options {
 #define REF_REAL(name) double name;

@@ -56,7 +56,7 @@ typedef struct ELEMENT {
  * the states it names are read and written. */
 #define FORMULA(name)                                                                                                  \
     INLINE ELEMENT NAME(name)(ELEMENT x, const COEF *k __attribute__((unused)),                                        \
-                              const int bounded __attribute__((unused)))
+                              const int bounded __attribute__((unused)), const int cautious __attribute__((unused)))
 #define M 1
 #define VV 2
 #define S 4
@@ -71,10 +71,11 @@ typedef struct ELEMENT {
 #define Q8_EACH 0
 #define BF16 0
 #define TUNED 0
-#define KERNEL(name, states) KERNELS(name, name, states, 0)
-#define BOUNDED(name, formula, states) KERNELS(name, formula, states, 1)
-#define KERNELS(name, formula, states, bound)                                                                          \
-    INLINE ELEMENT NAME(name##_update)(ELEMENT x, const COEF *k) { return NAME(formula)(x, k, bound); }                \
+#define KERNEL(name, states) KERNELS(name, name, states, 0, 0)
+#define BOUNDED(name, formula, states) KERNELS(name, formula, states, 1, 0)
+#define CAUTIOUS(name, formula, states, bound) KERNELS(name, formula, states, bound, 1)
+#define KERNELS(name, formula, states, bound, caution)                                                                 \
+    INLINE ELEMENT NAME(name##_update)(ELEMENT x, const COEF *k) { return NAME(formula)(x, k, bound, caution); }       \
     static void NAME(name##_loop)(const block *b, const COEF *c) { LOOP(NAME(name##_update), states, 0) }              \
     static void NAME(name##_stats_loop)(const block *b, const COEF *c) { LOOP(NAME(name##_update), states, 1) }        \
     static void NAME(name##_plain)(const block *b, const adamod__coef_f64 *c) {                                        \
@@ -487,6 +488,7 @@ static const real_kernels NAME(table) = {
 #undef T
 #undef U
 #undef BOUNDED
+#undef CAUTIOUS
 #undef KERNELS
 #undef COMPUTED
 #undef Q8

@@ -84,16 +84,21 @@ template <class RULE> struct quick_of;
 #define NAME(name) NAME2(name, TYPE)
 #define FORMULA(name)                                                                                                  \
     static __device__ __forceinline__ element<V> NAME(name)(element<V> x, [[maybe_unused]] const COEF *k,              \
-                                                            [[maybe_unused]] const bool bounded)
-#define KERNEL(name, mask) KERNELS(name, name, mask, false)
-#define BOUNDED(name, formula, mask) KERNELS(name, formula, mask, true)
-#define KERNELS(name, formula, mask, bound)                                                                            \
+                                                            [[maybe_unused]] const bool bounded,                       \
+                                                            [[maybe_unused]] const bool cautious)
+#define KERNEL(name, mask) KERNELS(name, name, mask, false, false)
+#define BOUNDED(name, formula, mask) KERNELS(name, formula, mask, true, false)
+#define CAUTIOUS(name, formula, mask, bound)                                                                           \
+    KERNELS(name, formula, (mask) & ~(HAS_Q8 | HAS_BF16 | HAS_TUNINGS) | CAUTIOUS_Q8(mask), bound, true)
+/* Of cautious steps there are no kernels made for speed. */
+#define CAUTIOUS_Q8(mask) ((mask)&HAS_ANY_Q8 ? HAS_Q8_EACH : 0)
+#define KERNELS(name, formula, mask, bound, caution)                                                                   \
     struct NAME(name##_rule) {                                                                                         \
         typedef V R;                                                                                                   \
         typedef COEF K;                                                                                                \
-        enum { states = (mask)&STATES, has = (mask) & ~states };                                                       \
+        enum { states = (mask)&STATES, has = (mask) & ~states, is_cautious = caution };                                \
         static __device__ __forceinline__ element<V> run(element<V> x, const COEF *k) {                                \
-            return NAME(formula)(x, k, bound);                                                                         \
+            return NAME(formula)(x, k, bound, caution);                                                                \
         }                                                                                                              \
     };
 #define VARIANTS(rule) [[maybe_unused]] static constexpr rule_variants NAME(rule##_variants)
@@ -130,10 +135,10 @@ template <class RULE> struct quick_of;
 #define ZERO_UP_TO(limit, x, y) quick_zero_up_to(limit, x, y)
 #define LESSER(x, y) quick_lesser(x, y)
 #define GREATER(x, y) quick_greater(x, y)
-#define KERNELS(name, formula, mask, bound)                                                                            \
+#define KERNELS(name, formula, mask, bound, caution)                                                                   \
     template <> struct quick_of<name##_rule_f32> {                                                                     \
         static __device__ __forceinline__ element<quick> run(element<quick> x, const COEF *k) {                        \
-            return NAME(formula)(x, k, bound);                                                                         \
+            return NAME(formula)(x, k, bound, caution);                                                                \
         }                                                                                                              \
     };
 #undef VARIANTS
@@ -157,6 +162,8 @@ template <class RULE> struct quick_of;
 #undef T
 #undef U
 #undef BOUNDED
+#undef CAUTIOUS
+#undef CAUTIOUS_Q8
 #undef KERNELS
 #undef COMPUTED
 #undef Q8

@@ -160,6 +160,7 @@ static adamod_status reserve_groups(adamod__device *d, int n) {
 }
 
 static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, tables *t) {
+    if (!d->driver || d->driver == &cuda_caution_driver) d->driver = l->cautious ? &cuda_caution_driver : NULL;
     const int64_t workspace = d->driver && d->driver->workspace ? d->driver->workspace(l) : 0;
     adamod_status status = reserve_workspace(d, workspace);
     if (status || (status = reserve_groups(d, l->n_groups))) return status;

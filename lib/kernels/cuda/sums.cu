@@ -1,5 +1,6 @@
 /* The driver of rules that first need two sums over an array (optim/sums.c). */
 #include "kernels/cuda/sums.cuh"
+#include "rules/caution.h"
 
 /* finish of each rule */
 #define FINISH(rule)                                                                                                   \
@@ -13,6 +14,8 @@
 static __device__ void finish(int rule, const double *o, const double *sum, int64_t count, adamod__coef_f64 *c) {
 #define SUMS(name)                                                                                                     \
     if (rule == RULE_##name) adamod__##name##_finish(o, sum, count, c);
+#define CAN_BE_CAUTIOUS(name)                                                                                          \
+    if (rule == RULE_##name) adamod__caution_finish(o, sum, count, c);
 #include "rules/names.inc.h"
 }
 
@@ -31,13 +34,31 @@ static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __
     set_coefs(&v.now[i], c);
 }
 
+static void run_finish(const view *v, cudaStream_t stream) {
+    finish_kernel<<<(unsigned)((v->n + JOIN_WARPS - 1) / JOIN_WARPS), 32 * JOIN_WARPS, 0, stream>>>(*v);
+}
+
 #define SUMS(name)                                                                                                     \
     static void run_##name(const view *v, int, cudaStream_t stream) {                                                  \
         if (v->n_chunks == 0) return;                                                                                  \
         run_sums<true>(v, stream, 0, name##_variants_f32);                                                             \
         run_sums<true>(v, stream, 1, name##_variants_f64);                                                             \
         run_join(v, stream);                                                                                           \
-        finish_kernel<<<(unsigned)((v->n + JOIN_WARPS - 1) / JOIN_WARPS), 32 * JOIN_WARPS, 0, stream>>>(*v);           \
+        run_finish(v, stream);                                                                                         \
     }                                                                                                                  \
     const cuda_driver cuda_##name##_driver = {run_##name, 0, false, NULL};
 #include "rules/names.inc.h"
+
+/* Cautious steps, of any rule that can take them: the elements that move are counted first. */
+static void run_caution(const view *v, int, cudaStream_t stream) {
+    if (v->n_chunks == 0) return;
+#define CAN_BE_CAUTIOUS(name)                                                                                          \
+    if (v->rule == RULE_##name) {                                                                                      \
+        run_cautious_sums(v, stream, 0, name##_variants_f32);                                                          \
+        run_cautious_sums(v, stream, 1, name##_variants_f64);                                                          \
+    }
+#include "rules/names.inc.h"
+    run_join(v, stream);
+    run_finish(v, stream);
+}
+const cuda_driver cuda_caution_driver = {run_caution, 0, false, NULL};

@@ -129,16 +129,29 @@ static bool has_variant(const view *v, int variant, int f64) {
 }
 
 /* Launches only variants that occur: an empty launch takes time, too. */
-template <bool SQUARES, class... RULES>
-static void run_sums(const view *v, cudaStream_t stream, int f64, rule_variants<RULES...>) {
+template <class RULE, bool SQUARES> static void run_sums_of(const view *v, cudaStream_t stream, int f64, int variant) {
     const int64_t tile = 2 * UPDATE_THREADS / 32 * BLOCK;
     const int tiles = (int)((v->chunk + tile - 1) / tile);
     const unsigned blocks = (unsigned)v->n_chunks * (unsigned)tiles;
-    int variant = -1;
-    ((has_variant(v, ++variant, f64)
-          ? sums_kernel<RULES, SQUARES><<<blocks, UPDATE_THREADS, 0, stream>>>(*v, variant, f64, tiles)
-          : (void)0),
-     ...);
+    if (has_variant(v, variant, f64))
+        sums_kernel<RULE, SQUARES><<<blocks, UPDATE_THREADS, 0, stream>>>(*v, variant, f64, tiles);
+}
+
+template <bool SQUARES, class... RULES>
+static void run_sums(const view *v, cudaStream_t stream, int f64, rule_variants<RULES...>) {
+    int variant = 0;
+    (run_sums_of<RULES, SQUARES>(v, stream, f64, variant++), ...);
+}
+
+template <class RULE> static void run_sums_if_cautious(const view *v, cudaStream_t stream, int f64, int variant) {
+    if constexpr (RULE::is_cautious) run_sums_of<RULE, true>(v, stream, f64, variant);
+}
+
+/* Of cautious variants only. */
+template <class... RULES>
+[[maybe_unused]] static void run_cautious_sums(const view *v, cudaStream_t stream, int f64, rule_variants<RULES...>) {
+    int variant = 0;
+    (run_sums_if_cautious<RULES>(v, stream, f64, variant++), ...);
 }
 
 static void run_join(const view *v, cudaStream_t stream) {

@@ -340,7 +340,7 @@ class Arrays:
         """Whether the rule looks at more than single elements of a parameter."""
         if self.hyper.rule in _ELEMENT_WISE_VECTORS:
             return p.dim() > 1 and bool(self.values.get("use_muon", True))
-        return self.facts.whole_arrays
+        return self.facts.whole_arrays or bool(self.values.get("cautious"))
 
     def _gather_all(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         self.active = []
@@ -606,9 +606,11 @@ class Arrays:
             raise TypeError(f"{self.name(i)} is {p.dtype}; {rule} is for real parameters")
         if self.facts.shaped and p.dim() > _c.MAX_DIMS:
             raise ValueError(f"{self.name(i)} has {p.dim()} dimensions; {rule} is for {_c.MAX_DIMS} at most")
-        if self.facts.whole_arrays and self.values.get("use_muon", True) and is_flattened(self.params[i]):
+        whole = self.facts.whole_arrays and self.values.get("use_muon", True)
+        if (whole or self.values.get("cautious")) and is_flattened(self.params[i]):
+            who = rule if whole else "cautious=True"
             raise TypeError(
-                f"{self.name(i)} is flattened by FSDP1 (FullyShardedDataParallel); {rule} needs whole parameters: "
+                f"{self.name(i)} is flattened by FSDP1 (FullyShardedDataParallel); {who} needs whole parameters: "
                 f"use FSDP2 (fully_shard)"
             )
 

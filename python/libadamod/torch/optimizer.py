@@ -113,7 +113,7 @@ class Optimizer(torch.optim.Optimizer):
             "min_8bit_size": 4096,
             "offload": False,
             "seed": 0,
-            **self._bound(defaults),
+            **self._of_some(defaults),
             **taken(type(self), common, _option_names(self.rule)),
         }
         self._arrays: List[Arrays] = []
@@ -128,10 +128,10 @@ class Optimizer(torch.optim.Optimizer):
 
     # ---- groups and options ----
 
-    def _bound(self, own: Dict[str, Any]) -> Dict[str, Any]:
-        """The bound's options with their defaults, if the rule has them."""
+    def _of_some(self, own: Dict[str, Any]) -> Dict[str, Any]:
+        """The options that not every rule has, with their defaults, if this one has them."""
         known = _option_names(self.rule)
-        defaults = {"bound": "none", "beta3": 0.999, "skip_idle": False}
+        defaults = {"bound": "none", "beta3": 0.999, "skip_idle": False, "cautious": False}
         return {name: value for name, value in defaults.items() if name in known and name not in own}
 
     def _rule(self, group: Dict[str, Any]) -> str:

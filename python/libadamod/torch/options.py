@@ -43,6 +43,8 @@ class Common(TypedDict, total=False):
     offload: keeps the states of parameters on a GPU in host memory, page-locked, where the GPU reads and writes them
         over the bus: less GPU memory, slower steps. Without effect for parameters on the CPU.
     seed: of the random rounding.
+    cautious: elements that would step against their gradient stay, and the others step further (arXiv 2411.16085).
+        Not all optimizers have it: see docs/pytorch.md.
     capturable, foreach: accepted as in torch.optim, without effect: every step can be captured into a CUDA graph.
     fused: every step is fused. With True, a step also unscales gradients for a GradScaler, as in torch.optim.
     differentiable: as in torch.optim; only False is accepted, since autograd cannot differentiate a step.
@@ -57,6 +59,7 @@ class Common(TypedDict, total=False):
     min_8bit_size: int
     offload: bool
     seed: int
+    cautious: bool
     capturable: bool
     differentiable: bool
     foreach: Optional[bool]
@@ -77,6 +80,7 @@ class Bounded(Common, total=False):
 
 
 _OF_BOUND = [name for name in Bounded.__annotations__ if name not in Common.__annotations__]
+_OF_SOME = frozenset(("cautious", *_OF_BOUND))  # not of every rule
 
 
 # Arguments by which torch.optim chooses among implementations. Here there is one.
@@ -118,7 +122,8 @@ def _known(cls: type, options: Iterable[str]) -> List[str]:
     """The options of a class, params first; options: the library's."""
     own = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is not p.VAR_KEYWORD]
     of_bound = [name for name in _OF_BOUND if name in options and name not in own]
-    return [*own, *of_bound, *Common.__annotations__]
+    common = [name for name in Common.__annotations__ if name in options or name not in _OF_SOME]
+    return [*own, *of_bound, *common]
 
 
 def _hint(known: Sequence[str], name: str) -> Optional[str]:
@@ -173,7 +178,7 @@ def check_of_bound(cls: type, options: Mapping[str, Any], groups: Iterable[Mappi
 def taken(cls: type, common: Mapping[str, Any], options: Iterable[str]) -> Dict[str, Any]:
     """The options of a group among the keywords that are not a class's own; options: the library's. Refuses unknown ones."""
     for name in sorted(common):
-        if name not in Common.__annotations__ and (name not in _OF_BOUND or name not in options):
+        if name not in Bounded.__annotations__ or (name in _OF_SOME and name not in options):
             known = _known(cls, options)
             hint = _hint(known, name)
             text = f": {hint}" if hint else f"; it has {', '.join(known[1:])}"
