@@ -171,10 +171,10 @@ static int take_tensor(const adamod__st_file *file, nn_params *params, const nn_
     float *to = params->data + p->offset;
     if (adamod__st_read(file, entry, room)) return -1;
     const int64_t rows = p->shape[0], columns = p->count / rows;
+    const bool turned = is_transposed(p->name);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t k = 0; k < columns; k++)
-            to[i * columns + k] =
-                number_at(room, entry->dtype, is_transposed(p->name) ? k * rows + i : i * columns + k);
+            to[i * columns + k] = number_at(room, entry->dtype, turned ? k * rows + i : i * columns + k);
     }
     return 0;
 }
@@ -250,8 +250,8 @@ static int save_config(const experiment *e, const gpt_config *c, const char *pat
     json_number(&j, end < 0 ? (double)NAN : end);
     json_close(&j, '}');
     json_end_line(&j);
-    const int failed =
-        j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path) : text_write(path, (text_slice){j.text, j.n});
+    const int failed = j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path)
+                                : text_write(path, (text_slice){j.text, j.n});
     json_free(&j);
     return failed;
 }
@@ -260,9 +260,9 @@ static int save_config(const experiment *e, const gpt_config *c, const char *pat
 static void turn(const nn_params *params, const nn_param *p, float *to) {
     const float *from = params->data + p->offset;
     const int64_t rows = p->shape[0], columns = p->count / rows;
+    const bool turned = is_transposed(p->name);
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t k = 0; k < columns; k++)
-            to[is_transposed(p->name) ? k * rows + i : i * columns + k] = from[i * columns + k];
+        for (int64_t k = 0; k < columns; k++) to[turned ? k * rows + i : i * columns + k] = from[i * columns + k];
     }
 }
 
