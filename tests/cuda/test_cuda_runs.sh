@@ -10,7 +10,7 @@
 
 last_loss() { grep '"kind":"train"' "$1/metrics.jsonl" | sed -n '$s/.*"loss":\([^,}]*\).*/\1/p'; }
 
-for task in translation images language; do
+for task in translation images language gpt; do
     train 1 $task.yaml --out $task --device cuda
     grep -q '"backend":"cuda","device":"cuda:0 (..*","precision":"mixed"' $task/machine.json || fail "$(cat $task/machine.json)"
     steps=$(sed -n 's/^ *steps: //p' $task/recipe.yaml)
@@ -35,4 +35,6 @@ done
 
 head -n 3 s.txt | "$ADAMOD" translate translation --device cuda >out 2>err || fail "translate: $(cat err)"
 [ "$(wc -l <out)" -eq 3 ] || fail "translate: $(cat out)"
+"$ADAMOD" generate gpt --device cuda --prompt '3 4' --tokens 30 --temperature 0 >out 2>err || fail "generate: $(cat err)"
+[ "$(wc -w <out)" -eq 32 ] || fail "generate: $(cat out)"
 finish

@@ -33,6 +33,11 @@ data: {task: language, set: generated, words: 8, branches: 3, train: 2000, valid
 model: {kind: lstm, layers: 2, embedding: 8, hidden: 12}
 train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, threads: 1, backend: cpu}
 END
+cat >gpt.yaml <<'END'
+data: {task: language, set: generated, words: 8, branches: 3, train: 2000, valid: 200, test: 200, batch: 4, length: 10}
+model: {kind: gpt, layers: 2, d: 16, heads: 4, kv_heads: 2, positions: rotary, norm: rms, dropout: 0.1}
+train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, threads: 1, backend: cpu}
+END
 
 # tensors RUN: what its last checkpoint holds, without what is said of it.
 tensors() {

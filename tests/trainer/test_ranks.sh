@@ -30,7 +30,7 @@ said 1 'adamod: rank 1: update 1: the device was told to fail' ranks 2 "$BUILD_D
 
 # ---- the same run ----
 
-for recipe in translation language images; do
+for recipe in translation language gpt images; do
     for n in 2 4; do
         train 1 $recipe.yaml --out $recipe.one$n --set train.accumulate=$n
         train $n $recipe.yaml --out $recipe.$n
