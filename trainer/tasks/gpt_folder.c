@@ -59,11 +59,8 @@ static void read_pair(hub_config *c, const char *key, json_input *in) {
     else json_input_skip(in);
 }
 
-static int read_config(const char *path, hub_config *c) {
-    char *text = NULL;
-    size_t n = 0;
+static int read_config(const char *text, size_t n, const char *path, hub_config *c) {
     *c = (hub_config){12, 768, 12, 1024, NAN, 1e-5, "", "gelu_new", true, true, false};
-    if (text_read(path, &text, &n)) return -1;
     json_input in = json_input_of(text, n);
     for (bool more = json_input_enter(&in, '{'); more; more = json_input_next(&in, '}')) {
         char key[64];
@@ -71,10 +68,8 @@ static int read_config(const char *path, hub_config *c) {
         read_pair(c, key, &in);
     }
     json_input_end(&in);
-    const char *expected = in.expected;
-    const long long at = in.at - in.begin + 1;
-    free(text);
-    return expected ? adamod__refuse("%s: byte %lld: expected %s", path, at, expected) : 0;
+    if (!in.expected) return 0;
+    return adamod__refuse("%s: byte %lld: expected %s", path, (long long)(in.at - in.begin) + 1, in.expected);
 }
 
 static int check_config(const char *path, const hub_config *c) {
@@ -102,20 +97,29 @@ static int set_number(recipe *r, const char *path, const char *key, double x) {
     return set(r, path, key, json_shortest(x, value));
 }
 
-int gpt_folder_recipe(const char *directory, recipe *r) {
-    const task_path path = task_file(directory, config_file);
+int gpt_folder_parse(const char *text, size_t n, const char *path, recipe *r) {
     char here[RECIPE_PATH] = "";
     hub_config c;
-    if (read_config(path.text, &c) || check_config(path.text, &c)) return -1;
+    if (read_config(text, n, path, &c) || check_config(path, &c)) return -1;
     if (!getcwd(here, sizeof here)) snprintf(here, sizeof here, "/");
-    int failed = set(r, path.text, "data.task", "language") || set(r, path.text, "data.set", "text") ||
-                 set(r, path.text, "data.tokens", "bytes") || set(r, path.text, "data.path", here) ||
-                 set(r, path.text, "data.batch", "1") || set_number(r, path.text, "data.length", c.n_positions) ||
-                 set(r, path.text, "model.kind", "gpt") || set_number(r, path.text, "model.layers", c.n_layer) ||
-                 set_number(r, path.text, "model.d", c.n_embd) || set_number(r, path.text, "model.heads", c.n_head) ||
-                 set_number(r, path.text, "model.ffn", isnan(c.n_inner) ? 0 : c.n_inner) ||
-                 set_number(r, path.text, "model.context", c.n_positions);
+    const int failed = set(r, path, "data.task", "language") || set(r, path, "data.set", "text") ||
+                       set(r, path, "data.tokens", "bytes") || set(r, path, "data.path", here) ||
+                       set(r, path, "data.batch", "1") || set_number(r, path, "data.length", c.n_positions) ||
+                       set(r, path, "model.kind", "gpt") || set_number(r, path, "model.layers", c.n_layer) ||
+                       set_number(r, path, "model.d", c.n_embd) || set_number(r, path, "model.heads", c.n_head) ||
+                       set_number(r, path, "model.ffn", isnan(c.n_inner) ? 0 : c.n_inner) ||
+                       set_number(r, path, "model.context", c.n_positions);
     return failed ? -1 : 0;
+}
+
+int gpt_folder_recipe(const char *directory, recipe *r) {
+    const task_path path = task_file(directory, config_file);
+    char *text = NULL;
+    size_t n = 0;
+    if (text_read(path.text, &text, &n)) return -1;
+    const int failed = gpt_folder_parse(text, n, path.text, r);
+    free(text);
+    return failed;
 }
 
 /* ---- weights ---- */

@@ -10,6 +10,8 @@
 bool gpt_folder_is(const char *directory);
 /* Makes the recipe of its model, with defaults for the rest; text is looked for in the current directory. */
 int gpt_folder_recipe(const char *directory, recipe *r);
+/* Does so with the bytes of config.json; path is for messages. */
+int gpt_folder_parse(const char *text, size_t n, const char *path, recipe *r);
 
 /* As task.foreign. Loads weights of F32 or BF16; parameters that match train.init_skip stay as they are. */
 int gpt_folder_load(experiment *e, const char *path, bool *known);
