@@ -69,8 +69,8 @@ static bool turn_to_row(const head_work *w, int64_t row, float sign, const head_
 }
 
 NN_CLONES
-static void rotate(int64_t half, const float *restrict cosine, const float *restrict sine, float *restrict a,
-                   float *restrict b) {
+static void rotate_halves(int64_t half, const float *restrict cosine, const float *restrict sine, float *restrict a,
+                          float *restrict b) {
     for (int64_t i = 0; i < half; i++) {
         const float first = a[i], second = b[i];
         a[i] = first * cosine[i] - second * sine[i];
@@ -96,7 +96,7 @@ static void forward_task(void *context, int64_t task) {
         for (int64_t h = 0; h < w->heads; h++, x += w->size, y += w->size) {
             const float *gain = gain_of(w, h);
             if (gain) nn_rms_apply(w->size, x, nn_rms_scale(w->x, w->size, x, NN_ATTR(query_key, c)->eps), gain, y);
-            if (turns) rotate(w->size / 2, s.cosine, s.sine, y, y + w->size / 2);
+            if (turns) rotate_halves(w->size / 2, s.cosine, s.sine, y, y + w->size / 2);
         }
     }
 }
@@ -105,7 +105,7 @@ static void forward_task(void *context, int64_t task) {
 static void head_gradient(const head_work *w, int64_t head, const float *x, bool turns, const head_scratch *s) {
     const float *gain = gain_of(w, head);
     float *sums = s->gains + (head < NN_ATTR(query_key, w->c)->heads ? 0 : w->size);
-    if (turns) rotate(w->size / 2, s->cosine, s->sine, s->d, s->d + w->size / 2);
+    if (turns) rotate_halves(w->size / 2, s->cosine, s->sine, s->d, s->d + w->size / 2);
     if (!gain) return;
     const float scale = nn_rms_scale(w->x, w->size, x, NN_ATTR(query_key, w->c)->eps);
     nn_rms_gradient(w->x, w->size, x, scale, gain, sums, s->d);
