@@ -24,8 +24,12 @@ static int64_t rows_of(const nn_call *c) { return c->input[LCE_X].rows; }
 static int64_t in_of(const nn_call *c) { return c->input[LCE_W].cols; }
 static int64_t words_of(const nn_call *c) { return c->input[LCE_W].rows; }
 
-/* Numbers from row to row of the logits: accesses of 16 bytes, and products like it. */
+/* Words up to a multiple of 16 bytes, in which products are several times as fast: numbers from row to row of the logits, and
+ * rows of W in products. The words that are not there have weights and logits of 0. */
 static int64_t stride_of(const nn_call *c) { return parts(words_of(c), 8) * 8; }
+
+/* Whether products need a copy of W, with more rows. */
+static bool is_padded(const nn_call *c) { return stride_of(c) > words_of(c); }
 
 /* Rows of a chunk: as few chunks as the most allows, of about the same size. */
 static int64_t chunk_of(const nn_call *c) {
@@ -63,16 +67,17 @@ static adamod_status make_product(const nn_call *c, product *p, bool trans_a, bo
 
 /* y^T = W x^T,  dx^T = W^T g^T,  dW^T = x^T g, as cuBLASLt sees columns where we see rows. */
 static adamod_status make_products(const nn_call *c, chunk_products *p, int64_t rows) {
-    const int64_t in = in_of(c), words = words_of(c), stride = stride_of(c);
+    const int64_t in = in_of(c), stride = stride_of(c);
     const cudaDataType_t type = data_type(c->input[LCE_X].type);
     const bool forward = !c->grad->output[0], gradients = computes_gradients(c);
+    const int64_t dw_rows = forward ? stride : words_of(c); /* forward keeps dW, backward writes it where it belongs */
     adamod_status status = ADAMOD_OK;
     if (rows == 0) return ADAMOD_OK;
-    if (forward || gradients) status = make_product(c, &p->y, true, false, words, rows, in, in, stride, type);
+    if (forward || gradients) status = make_product(c, &p->y, true, false, stride, rows, in, in, stride, type);
     if (!status && gradients && (forward || c->grad->input[LCE_X]))
-        status = make_product(c, &p->dx, false, false, in, rows, words, stride, in, type);
+        status = make_product(c, &p->dx, false, false, in, rows, stride, stride, in, type);
     if (!status && gradients && (forward || c->grad->input[LCE_W]))
-        status = make_product(c, &p->dw, false, true, in, words, rows, stride, in, CUDA_R_32F);
+        status = make_product(c, &p->dw, false, true, in, dw_rows, rows, stride, in, CUDA_R_32F);
     return status;
 }
 
@@ -108,7 +113,11 @@ static adamod_status linear_cross_entropy_prepare(const nn_call *c, void **prepa
 /* Floats up to a multiple of 256 bytes: products are chosen for arrays that begin there. */
 static int64_t padded(int64_t n) { return parts(n, 64) * 64; }
 
-/* The workspace, in floats: that of products, a float4 for each row, the logits of a chunk. */
+/* Floats of n numbers of type T of the call. */
+static int64_t floats_of(const nn_call *c, int64_t n) { return padded(parts(n * (int64_t)bytes_of(c), sizeof(float))); }
+
+/* The workspace, in floats: that of products, a float4 for each row, W with more rows if it is padded, the logits of a
+ * chunk. */
 static size_t product_floats(const nn_call *c) {
     const entropy_plan *p = (const entropy_plan *)c->prepared;
     const product *all[] = {&p->whole.y, &p->whole.dx, &p->whole.dw, &p->rest.y, &p->rest.dx, &p->rest.dw};
@@ -117,26 +126,39 @@ static size_t product_floats(const nn_call *c) {
     return (size_t)padded(parts((int64_t)most, sizeof(float)));
 }
 
+static int64_t weight_floats(const nn_call *c) { return is_padded(c) ? floats_of(c, stride_of(c) * in_of(c)) : 0; }
+
 static size_t linear_cross_entropy_workspace(const nn_call *c) {
-    const size_t results = (size_t)padded(4 * rows_of(c)), logits = (size_t)(chunk_of(c) * stride_of(c));
-    return product_floats(c) + results + logits * bytes_of(c) / sizeof(float);
+    return product_floats(c) +
+           (size_t)(padded(4 * rows_of(c)) + weight_floats(c) + floats_of(c, chunk_of(c) * stride_of(c)));
 }
 
 static float4 *results_of(const nn_call *c) { return (float4 *)(c->workspace + product_floats(c)); }
 
-template <typename T> static T *logits_of(const nn_call *c) {
-    return (T *)(c->workspace + product_floats(c) + padded(4 * rows_of(c)));
+static float *weights_of(const nn_call *c) { return c->workspace + product_floats(c) + padded(4 * rows_of(c)); }
+
+template <typename T> static T *logits_of(const nn_call *c) { return (T *)(weights_of(c) + weight_floats(c)); }
+
+/* W as products read it. */
+template <typename T> static const T *product_weights(const nn_call *c) {
+    const T *w = (const T *)c->input[LCE_W].data;
+    const int64_t n = words_of(c) * in_of(c), more = stride_of(c) * in_of(c) - n;
+    T *const copy = (T *)weights_of(c);
+    if (!is_padded(c)) return w;
+    cudaMemcpyAsync(copy, w, (size_t)n * sizeof(T), cudaMemcpyDeviceToDevice, stream_of(c));
+    cudaMemsetAsync(copy + n, 0, (size_t)more * sizeof(T), stream_of(c));
+    return copy;
 }
 
 /* Where training keeps gradients, behind the log-sum-exps. */
 static float *kept_dw(const nn_call *c) { return c->saved + padded(rows_of(c)); }
-static float *kept_db(const nn_call *c) { return kept_dw(c) + padded(words_of(c) * in_of(c)); }
+static float *kept_db(const nn_call *c) { return kept_dw(c) + padded(stride_of(c) * in_of(c)); }
 template <typename T> static T *kept_dx(const nn_call *c) { return (T *)(kept_db(c) + padded(words_of(c))); }
 
 static size_t linear_cross_entropy_extra_saved(const nn_call *c) {
     const int64_t dx = parts(rows_of(c) * in_of(c) * (int64_t)bytes_of(c), 4);
     if (!c->training) return 0;
-    return (size_t)(64 + padded(words_of(c) * in_of(c)) + padded(words_of(c)) + dx);
+    return (size_t)(64 + padded(stride_of(c) * in_of(c)) + padded(words_of(c)) + dx);
 }
 
 /* ---- rows of logits ---- */
@@ -222,7 +244,7 @@ template <typename T>
 static void run(const nn_call *c, bool forward, const float *scale, target<T> dx, target<float> dw, target<float> db) {
     const entropy_plan *p = (const entropy_plan *)c->prepared;
     const int64_t in = in_of(c), words = words_of(c), stride = stride_of(c), chunk = chunk_of(c);
-    const T *x = (const T *)c->input[LCE_X].data, *w = (const T *)c->input[LCE_W].data;
+    const T *x = (const T *)c->input[LCE_X].data, *w = product_weights<T>(c);
     T *const logits = logits_of<T>(c);
     const bool gradient = dx.to || dw.to || db.to;
     for (int64_t first = 0; first < rows_of(c); first += chunk) {
