@@ -52,6 +52,9 @@ refused 2 'data.set is packed, which only model.kind gpt reads, not lstm' "$ADAM
     --set model.kind=lstm
 head -c 1100 train_0.bin >short_0.bin
 refused 1 'short_0.bin: cut short' "$ADAMOD" train tiny.yaml --out never --set data.set=packed --set data.train_file=short_0.bin --set data.words=300
+printf '\1\0' >one_0.bin
+refused 1 'one_0.bin: the training text has 1 tokens, expected at least 49' "$ADAMOD" train tiny.yaml --out never --set data.set=packed \
+    --set data.train_file=one_0.bin --set data.words=300
 
 # ---- text that is written ----
 

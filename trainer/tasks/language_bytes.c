@@ -82,10 +82,11 @@ int language_packed_at(const language *s, int split, int64_t length, int64_t win
 /* Of the number of ids, the first and the last ones: files may be larger than memory. */
 static int hash_packed(language *s, int split) {
     enum { SOME = 1024 };
-    const int64_t n = s->n[split], length = n - 1 < SOME ? n - 1 : SOME,
-                  windows = token_set_windows(s->packed[split], length);
+    const int64_t n = s->n[split], length = n - 1 < SOME ? n - 1 : SOME;
     int32_t ids[SOME + 1];
     s->hash[split] = fingerprint_data(0, &n, sizeof n);
+    if (length < 1) return 0; /* no window; too few tokens for a text, which is refused later */
+    const int64_t windows = token_set_windows(s->packed[split], length);
     for (int64_t at = 0; at<windows; at += windows> 1 ? windows - 1 : 1) {
         if (language_packed_at(s, split, length, at, ids)) return -1;
         s->hash[split] = fingerprint_data(s->hash[split], ids, (size_t)(length + 1) * sizeof *ids);
