@@ -56,6 +56,17 @@ printf '\1\0' >one_0.bin
 refused 1 'one_0.bin: the training text has 1 tokens, expected at least 49' "$ADAMOD" train tiny.yaml --out never --set data.set=packed \
     --set data.train_file=one_0.bin --set data.words=300
 
+# ---- evaluation on another file ----
+
+mkdir -p elsewhere && cp test.txt elsewhere/words.txt
+(cd elsewhere && "$ADAMOD" evaluate ../whole --data words.txt --json) | sed -E 's/,"seconds":[^}]*//' | cmp - <(tail -1 whole.txt) ||
+    fail "--data is not a file in the current directory"
+"$ADAMOD" evaluate packed --data 'val*.bin' | grep -q '^test set' || fail "--data takes no packed tokens"
+refused 2 '--split is valid, but --data is in place of the test set' "$ADAMOD" evaluate whole --data test.txt --split valid
+refused 1 "$PWD/nowhere.txt: cannot open" "$ADAMOD" evaluate whole --data nowhere.txt
+train "$SOURCE_DIR/recipes/gpt-demo.yaml" --out made --set train.steps=1 --set data.train=2000
+refused 2 '--data is given, but data.set generated reads no files' "$ADAMOD" evaluate made --data test.txt
+
 # ---- text that is written ----
 
 "$ADAMOD" generate whole --prompt 'the cat' --tokens 30 --seed 3 >first

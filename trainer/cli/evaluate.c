@@ -20,8 +20,7 @@ static const cli_flag flags[] = {
     OPEN_RUN_FLAGS,
     OPEN_RUN_BEAM_FLAGS,
     CLI_CHOICE("split", "valid|test", "the data to evaluate on (test, if there is one)", arguments, split, splits),
-    CLI_CHANGE("data", "FILE", "language: the file to evaluate on, as data.test_file", arguments, run.changes,
-               "data.test_file"),
+    CLI_TEXT("data", "FILE", "language: the file to evaluate on, in place of the test set", arguments, run.test_file),
     CLI_SWITCH("json", "print one JSON object", arguments, json),
     {0}};
 
@@ -102,6 +101,10 @@ int cli_evaluate(int argc, char **argv) {
     int status = ranks_join("evaluate", &a.run.comm);
     if (status) return status;
     status = open_run(&syntax, argc, argv, &a.run, &e, TASK_SCORE | TASK_APPLY);
+    if (status < 0 && a.run.test_file && a.split == 0) {
+        experiment_close(&e);
+        status = cli_usage("evaluate", "--split is valid, but --data is in place of the test set");
+    }
     status = ranks_agree("evaluate", a.run.comm, status, a.split < 0 ? "" : splits[a.split]);
     if (status < 0) status = evaluate(&a, &e);
     return ranks_leave("evaluate", a.run.comm, status);

@@ -52,6 +52,21 @@ static int load_model(const char *command, opened_run *o, const recipe *r, const
     return cli_failed(command);
 }
 
+/* A file of the recipe is in data.path, but one of the command line in the current directory. */
+static int take_test_file(recipe *r, const char *file) {
+    static const char flag[] = "--data";
+    char path[2 * RECIPE_PATH] = "";
+    if (strcmp(r->data.task, "language") != 0)
+        return adamod__refuse("%s is for language, but the run is of data.task %s", flag, r->data.task);
+    if (language_is_generated(r)) return adamod__refuse("%s is given, but data.set generated reads no files", flag);
+    if (!*file) return adamod__refuse("%s is empty, expected a file", flag);
+    if (*file != '/' && !getcwd(path, RECIPE_PATH))
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: the current directory: %s", flag, strerror(errno));
+    const size_t n = strlen(path);
+    snprintf(path + n, sizeof path - n, "%s%s", n ? "/" : "", file);
+    return recipe_set_flag(r, flag, "data.test_file", path);
+}
+
 int open_run(const cli_syntax *syntax, int argc, char **argv, opened_run *o, experiment *e, int uses) {
     static recipe r;
     char path[1200];
@@ -61,6 +76,7 @@ int open_run(const cli_syntax *syntax, int argc, char **argv, opened_run *o, exp
     else return free(o->changes.list), status;
     if (!status) status = find_checkpoint(command, o, &r, path, sizeof path);
     if (!status && recipe_change(&r, &o->changes)) status = cli_refused(command);
+    if (!status && o->test_file && take_test_file(&r, o->test_file)) status = cli_refused(command);
     free(o->changes.list);
     if (status) return status;
     if (o->on_host && o->on_host(&r)) snprintf(r.train.backend, sizeof r.train.backend, "cpu");

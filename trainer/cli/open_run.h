@@ -14,9 +14,10 @@ typedef struct opened_run {
     const char *directory;
     const char *checkpoint; /* as given; once the run is open, the name of the one that was read: "best" */
     cli_changes changes;
-    bool foreign;         /* the directory is no run, but a model of transformers (gpt_folder.h) */
-    checkpoint_meta meta; /* of that checkpoint */
-    progress progress;    /* on a terminal: how far reading is, and the command after it */
+    const char *test_file; /* language: in place of the recipe's, and in the current directory; NULL: the recipe's */
+    bool foreign;          /* the directory is no run, but a model of transformers (gpt_folder.h) */
+    checkpoint_meta meta;  /* of that checkpoint */
+    progress progress;     /* on a terminal: how far reading is, and the command after it */
 } opened_run;
 
 #define OPEN_RUN_FLAGS                                                                                                 \

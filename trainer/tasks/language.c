@@ -99,13 +99,14 @@ static const char *check_vocabulary(const recipe *whole) {
                        r->data.max_vocab);
 }
 
-/* Public data sets have fixed file names. */
+/* Public data sets have fixed file names, but evaluate --data reads any file, by its absolute path. A generated language has none. */
 static const char *check_names(const language_settings *r) {
     static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"};
     static const char *const keys_of[SPLITS] = {"data.train_file", "data.valid_file", "data.test_file"};
     const char *const given[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
     for (int split = 0; split < SPLITS; split++) {
         const char *file = language_own_file(r, split);
+        if (split == SPLIT_TEST && *given[split] == '/' && language_is_named(r)) continue;
         if (strcmp(given[split], usual[split]) == 0 || strcmp(given[split], file) == 0) continue;
         return task_refuse(keys_of[split], "%s is '%s', but data.set %s reads %s", keys_of[split], given[split],
                            r->data.set, *file ? file : "none");
@@ -125,7 +126,8 @@ static const char *check_task(const recipe *whole) {
         return task_refuse("data.set", "data.set is packed, which only model.kind gpt reads, not %s",
                            whole->model.kind);
     if (!generated && empty) return task_refuse(empty, "%s is empty; data.set %s needs it", empty, r->data.set);
-    const char *path = generated ? check_generated(r) : named ? check_names(r) : NULL;
+    const char *path = generated ? check_generated(r) : NULL;
+    if (!path && (generated || named)) path = check_names(r);
     return path ? path : check_vocabulary(whole);
 }
 
