@@ -15,8 +15,7 @@ static const char weights_file[] = "model.safetensors", config_file[] = "config.
 
 bool gpt_folder_is(const char *directory) {
     return access(task_file(directory, "recipe.yaml").text, F_OK) != 0 &&
-           access(task_file(directory, config_file).text, F_OK) == 0 &&
-           access(task_file(directory, weights_file).text, F_OK) == 0;
+           access(task_file(directory, config_file).text, F_OK) == 0;
 }
 
 /* ---- config.json ---- */
@@ -59,7 +58,7 @@ static void read_pair(hub_config *c, const char *key, json_input *in) {
     else json_input_skip(in);
 }
 
-static int read_config(const char *text, size_t n, const char *path, hub_config *c) {
+static int parse_config(const char *text, size_t n, const char *path, hub_config *c) {
     *c = (hub_config){12, 768, 12, 1024, NAN, 1e-5, "", "gelu_new", true, true, false};
     json_input in = json_input_of(text, n);
     for (bool more = json_input_enter(&in, '{'); more; more = json_input_next(&in, '}')) {
@@ -86,40 +85,49 @@ static int check_config(const char *path, const hub_config *c) {
     return adamod__refuse("%s: layer_norm_epsilon is %g, expected 1e-5", path, c->layer_norm_epsilon);
 }
 
-static int set(recipe *r, const char *path, const char *key, const char *value) {
-    char assignment[RECIPE_PATH + 64];
-    snprintf(assignment, sizeof assignment, "%s=%s", key, value);
-    return recipe_set(r, assignment) ? adamod__context("%s: ", path) : 0;
+static int read_config(const char *path, hub_config *c) {
+    char *text = NULL;
+    size_t n = 0;
+    if (text_read(path, &text, &n)) return -1;
+    const int failed = parse_config(text, n, path, c) || check_config(path, c);
+    free(text);
+    return failed ? -1 : 0;
 }
 
-static int set_number(recipe *r, const char *path, const char *key, double x) {
+static int set(recipe *r, const char *path, const char *field, const char *key, const char *value) {
+    return recipe_set_flag(r, field, key, value) ? adamod__context("%s: ", path) : 0;
+}
+
+static int set_number(recipe *r, const char *path, const char *field, const char *key, double x) {
     char value[32];
-    return set(r, path, key, json_shortest(x, value));
+    return set(r, path, field, key, json_shortest(x, value));
+}
+
+static int make_recipe(const hub_config *c, const char *path, recipe *r) {
+    char here[RECIPE_PATH] = "";
+    if (!getcwd(here, sizeof here)) snprintf(here, sizeof here, "/");
+    if (set(r, path, "", "data.task", "language") || set(r, path, "", "data.set", "text") ||
+        set(r, path, "", "data.tokens", "bytes") || set(r, path, "", "data.path", here) ||
+        set(r, path, "", "data.batch", "1") || set_number(r, path, "n_positions", "data.length", c->n_positions) ||
+        set(r, path, "", "model.kind", "gpt") || set_number(r, path, "n_layer", "model.layers", c->n_layer) ||
+        set_number(r, path, "n_embd", "model.d", c->n_embd) ||
+        set_number(r, path, "n_head", "model.heads", c->n_head) ||
+        set_number(r, path, "n_inner", "model.ffn", isnan(c->n_inner) ? 0 : c->n_inner) ||
+        set_number(r, path, "n_positions", "model.context", c->n_positions))
+        return -1;
+    if (fmod(c->n_embd, c->n_head) == 0) return 0;
+    return adamod__refuse("%s: n_head is %g, expected a divisor of n_embd, %g", path, c->n_head, c->n_embd);
 }
 
 int gpt_folder_parse(const char *text, size_t n, const char *path, recipe *r) {
-    char here[RECIPE_PATH] = "";
     hub_config c;
-    if (read_config(text, n, path, &c) || check_config(path, &c)) return -1;
-    if (!getcwd(here, sizeof here)) snprintf(here, sizeof here, "/");
-    const int failed = set(r, path, "data.task", "language") || set(r, path, "data.set", "text") ||
-                       set(r, path, "data.tokens", "bytes") || set(r, path, "data.path", here) ||
-                       set(r, path, "data.batch", "1") || set_number(r, path, "data.length", c.n_positions) ||
-                       set(r, path, "model.kind", "gpt") || set_number(r, path, "model.layers", c.n_layer) ||
-                       set_number(r, path, "model.d", c.n_embd) || set_number(r, path, "model.heads", c.n_head) ||
-                       set_number(r, path, "model.ffn", isnan(c.n_inner) ? 0 : c.n_inner) ||
-                       set_number(r, path, "model.context", c.n_positions);
-    return failed ? -1 : 0;
+    return parse_config(text, n, path, &c) || check_config(path, &c) ? -1 : make_recipe(&c, path, r);
 }
 
 int gpt_folder_recipe(const char *directory, recipe *r) {
     const task_path path = task_file(directory, config_file);
-    char *text = NULL;
-    size_t n = 0;
-    if (text_read(path.text, &text, &n)) return -1;
-    const int failed = gpt_folder_parse(text, n, path.text, r);
-    free(text);
-    return failed;
+    hub_config c;
+    return read_config(path.text, &c) ? -1 : make_recipe(&c, path.text, r);
 }
 
 /* ---- weights ---- */
@@ -146,8 +154,9 @@ static int check_tensor(const char *path, const adamod__st_file *file, const nn_
     const adamod__st_entry *entry = find(file, p->name);
     const bool turned = is_transposed(p->name);
     if (!entry) return adamod__refuse("%s: there is no %s", path, p->name);
-    if (entry->dtype != ADAMOD__ST_F32 && entry->dtype != ADAMOD__ST_BF16)
-        return adamod__refuse("%s: %s is %s, expected F32 or BF16", path, p->name, adamod__st_dtype_name(entry->dtype));
+    if (entry->dtype != ADAMOD__ST_F32 && entry->dtype != ADAMOD__ST_BF16 && entry->dtype != ADAMOD__ST_F16)
+        return adamod__refuse("%s: %s is %s, expected F32, BF16 or F16", path, p->name,
+                              adamod__st_dtype_name(entry->dtype));
     bool fits = entry->ndim == p->ndim;
     for (int i = 0; fits && i < p->ndim; i++) fits = entry->shape[i] == p->shape[turned ? p->ndim - 1 - i : i];
     if (fits) return 0;
@@ -162,10 +171,40 @@ static int check_tensor(const char *path, const adamod__st_file *file, const nn_
                           wanted);
 }
 
+/* Causal masks, which old versions saved, and the output layer, which is wte. */
+static bool is_no_parameter(const char *name) {
+    return key_matches("h.*.attn.bias,h.*.attn.masked_bias,lm_head.weight", name);
+}
+
+/* A model with fewer blocks than the file, say, is another one. */
+static int check_others(const char *path, const adamod__st_file *file, const nn_params *params, const char *skip) {
+    static const char prefix[] = "transformer.";
+    for (size_t i = 0; i < file->n_entries; i++) {
+        const char *name = file->entries[i].name;
+        if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
+        int at = 0;
+        while (at < params->n && strcmp(params->list[at].name, name) != 0) at++;
+        if (at == params->n && !is_no_parameter(name) && !key_matches(skip, name))
+            return adamod__refuse("%s: the recipe's model has no %s", path, key_show(name).text);
+    }
+    return 0;
+}
+
+/* A sign, 5 bits of exponent and 10 of the mantissa (IEEE 754, binary16). */
+static float from_f16(uint16_t bits) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const float size = exponent == 31 ? (mantissa ? NAN : INFINITY)
+                       : exponent     ? ldexpf((float)(1024 + mantissa), exponent - 25)
+                                      : ldexpf((float)mantissa, -24);
+    return bits >> 15 ? -size : size;
+}
+
 static float number_at(const void *data, adamod__st_dtype dtype, int64_t i) {
     float x;
     if (dtype == ADAMOD__ST_F32) return ((const float *)data)[i];
-    const uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+    const uint16_t half = ((const uint16_t *)data)[i];
+    if (dtype == ADAMOD__ST_F16) return from_f16(half);
+    const uint32_t bits = (uint32_t)half << 16;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
@@ -192,6 +231,7 @@ static int take_all(experiment *e, const char *path, const adamod__st_file *file
         if (!key_matches(skip, p->name) && check_tensor(path, file, p)) return -1;
         most = p->count > most ? p->count : most;
     }
+    if (check_others(path, file, params, skip)) return -1;
     void *room = malloc((size_t)most * sizeof(float));
     int failed = room ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for its weights", path);
     for (int i = 0; i < params->n && !failed; i++) {
@@ -201,6 +241,21 @@ static int take_all(experiment *e, const char *path, const adamod__st_file *file
     return failed || nn_params_store(params) ? -1 : 0;
 }
 
+/* Weights of models that compute something else can have the same shapes. */
+static int check_beside(const experiment *e, const char *path) {
+    char directory[RECIPE_PATH];
+    const char *slash = strrchr(path, '/');
+    hub_config c;
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    const task_path config = task_file(directory, config_file);
+    if (access(config.text, F_OK) != 0) return 0;
+    if (read_config(config.text, &c)) return -1;
+    const int heads = language_gpt(e).heads;
+    return c.n_head == heads
+               ? 0
+               : adamod__refuse("%s: n_head is %g, but the recipe's model.heads is %d", config.text, c.n_head, heads);
+}
+
 int gpt_folder_load(experiment *e, const char *path, bool *known) {
     enum { MOST_HEADER = 1 << 26 };
     adamod__st_file file;
@@ -208,7 +263,7 @@ int gpt_folder_load(experiment *e, const char *path, bool *known) {
     if (language_reader_of(&e->recipe) != &language_windows) return 0;
     if (adamod__st_open_within(path, MOST_HEADER, &file)) return -1;
     *known = is_known(&file);
-    const int failed = *known ? take_all(e, path, &file) : 0;
+    const int failed = *known && (check_beside(e, path) || take_all(e, path, &file)) ? -1 : 0;
     adamod__st_close(&file);
     return failed;
 }
