@@ -1,10 +1,9 @@
 /* adamod export: a run's model as a folder that transformers loads. */
 #include "cli/open_run.h"
 #include "core/error.h"
-#include "support/directory.h"
 #include "tasks/gpt_folder.h"
 
-#include <string.h>
+#include <unistd.h>
 
 typedef struct arguments {
     opened_run run;
@@ -22,9 +21,19 @@ static const cli_syntax syntax = {
     .takes = CLI_ONE_OPERAND,
     .operands = offsetof(arguments, run.directory)};
 
+/* Weights or a vocabulary that are there may be the only copy; a run would lose its own. */
+static int check_out(const char *directory) {
+    static const char *const files[] = {"recipe.yaml", "config.json", "model.safetensors", "vocab.json", "merges.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (access(task_file(directory, files[i]).text, F_OK) == 0)
+            return cli_fail("export", "%s/%s exists: choose another --out", directory, files[i]);
+    }
+    return 0;
+}
+
 static int export_to(experiment *e, const char *directory) {
-    const int error = directory_make(directory, NULL);
-    if (error) return cli_fail("export", "%s: cannot make this directory: %s", directory, strerror(error));
+    const int status = check_out(directory);
+    if (status) return status;
     const byte_bpe *bytes = e->task->answer == TASK_WRITES ? language_of(e)->bytes : NULL;
     return gpt_folder_save(e, directory) || (bytes && byte_bpe_save(bytes, directory)) ? cli_failed("export") : 0;
 }

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/safetensors.h"
+#include "support/directory.h"
 #include "support/json.h"
 #include "support/json_input.h"
 #include "support/text.h"
@@ -347,6 +348,8 @@ int gpt_folder_save(const experiment *e, const char *directory) {
         return adamod__refuse("%s: model.kind is %s, expected gpt", directory, e->recipe.model.kind);
     const gpt_config c = language_gpt(e);
     if (check_form(directory, &c) || nn_params_fetch(e->params)) return -1;
+    const int error = directory_make(directory, NULL);
+    if (error) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", directory, strerror(error));
     if (save_weights(e->params, task_file(directory, weights_file).text)) return -1;
     return save_config(e, &c, task_file(directory, config_file).text);
 }

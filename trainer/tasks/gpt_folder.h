@@ -17,7 +17,7 @@ int gpt_folder_parse(const char *text, size_t n, const char *path, recipe *r);
  * the model's parameters and no others, and a config.json beside it must fit the model. */
 int gpt_folder_load(experiment *e, const char *path, bool *known);
 
-/* Writes config.json and model.safetensors. The model must have GPT-2's form. */
+/* Makes the directory and writes config.json and model.safetensors. The model must have GPT-2's form. */
 int gpt_folder_save(const experiment *e, const char *directory);
 
 #endif
