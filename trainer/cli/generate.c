@@ -73,7 +73,8 @@ static bool known_in_lower_case(const experiment *e, const char *text) {
 /* Turns the prompt into tokens. Free them. Returns the exit status. */
 static int read_prompt(const experiment *e, const char *text, int32_t **tokens, int64_t *n) {
     char unknown[512], line[1024];
-    if (text_check(text_of(text), "--prompt", 1)) return cli_refused("generate");
+    const bool any_bytes = language_of(e)->bytes != NULL;
+    if (!any_bytes && text_check(text_of(text), "--prompt", 1)) return cli_refused("generate");
     if (language_prompt(e, text_of(text), tokens, n, unknown, sizeof unknown))
         return cli_usage("generate", "--prompt: %s", adamod__last_message());
     if (!*unknown) return 0;
