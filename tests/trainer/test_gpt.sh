@@ -73,6 +73,7 @@ refused 2 '--data is given, but data.set generated reads no files' "$ADAMOD" eva
 head -c 7 first | grep -q '^the cat' || fail "the prompt is not in $(cat first)"
 "$ADAMOD" generate whole --prompt 'the cat' --tokens 30 --seed 3 --set train.threads=2 | cmp - first || fail "threads change the text"
 "$ADAMOD" generate whole --prompt 'the cat' --tokens 5 --ids --seed 3 | grep -Eq '^[0-9]+( [0-9]+){5,}$' || fail "--ids prints no numbers"
+"$ADAMOD" generate whole --prompt $'na\xefve' --tokens 1 | head -c 5 | cmp - <(printf 'na\xefve') || fail "a prompt is not any bytes"
 long=$(printf 'the dog %.0s' {1..20})
 refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole --prompt "$long"
 
@@ -88,8 +89,11 @@ train tiny.yaml --out tuned --init-from hub --set data.vocabularies=hub --set op
 "$ADAMOD" evaluate tuned --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "a run does not begin with a folder's weights"
 refused 2 'needs --out DIR' "$ADAMOD" export whole
+refused 1 'hub/config.json exists: choose another --out' "$ADAMOD" export whole --out hub
+refused 1 'packed/recipe.yaml exists: choose another --out' "$ADAMOD" export whole --out packed
 train tiny.yaml --out turned --set model.positions=rotary --set train.steps=1
 refused 1 "a model of GPT-2's form is expected: model.positions learned" "$ADAMOD" export turned --out other
+[ ! -e other ] || fail "a refused export leaves a folder"
 refused 1 'wpe.weight is [12, 16], expected [13, 16]' "$ADAMOD" train tiny.yaml --out never --init-from hub --set data.vocabularies=hub \
     --set model.context=13
 bad() { # bad MESSAGE SED: of a folder whose config.json is changed

@@ -60,7 +60,7 @@ TEST(bad_files_get_one_line) {
     } cases[] = {
         {20240520, 1, 100, 99, 0, "t: cut short: 99 tokens, its header says 100"},
         {20240520, 1, 100, 101, 0, "t: 2 bytes behind the 100 tokens that its header says"},
-        {20240520, 1, -1, 5, 0, "t: cut short: 5 tokens, its header says -1"},
+        {20240520, 1, -1, 5, 0, "t: its header says -1 tokens, expected 0 or more"},
         {20240520, 2, 5, 5, 0, "t: version 2 of llm.c's format, expected 1"},
         {20240801, 7, 5, 5, 0, "t: tokens of 32 bits, as llm.c packs those of Llama, expected 16 bits"},
         {20240520, 1, 0, 0, 0, "t: no tokens behind its header"},

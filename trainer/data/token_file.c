@@ -46,7 +46,9 @@ static int read_header(const token_file *f, int64_t bytes, int64_t *count) {
         return adamod__refuse("%s: version %" PRId32 " of llm.c's format, expected %d", f->path, head[1], VERSION);
     *count = head[2];
     const int64_t have = (bytes - header) / 2;
-    if (*count < 0 || *count > have)
+    if (*count < 0)
+        return adamod__refuse("%s: its header says %" PRId32 " tokens, expected 0 or more", f->path, head[2]);
+    if (*count > have)
         return adamod__refuse("%s: cut short: %" PRId64 " tokens, its header says %" PRId32, f->path, have, head[2]);
     if (bytes != header + 2 * *count)
         return adamod__refuse("%s: %" PRId64 " bytes behind the %" PRId64 " tokens that its header says", f->path,
