@@ -53,8 +53,11 @@ refused 2 'data.set is packed, which only model.kind gpt reads, not lstm' "$ADAM
 head -c 1100 train_0.bin >short_0.bin
 refused 1 'short_0.bin: cut short' "$ADAMOD" train tiny.yaml --out never --set data.set=packed --set data.train_file=short_0.bin --set data.words=300
 printf '\1\0' >one_0.bin
-refused 1 'one_0.bin: the training text has 1 tokens, expected at least 49' "$ADAMOD" train tiny.yaml --out never --set data.set=packed \
+refused 1 'one_0.bin: room for 0 windows of data.length 12 and a next token, expected at least data.batch, 4' "$ADAMOD" train tiny.yaml --out never --set data.set=packed \
     --set data.train_file=one_0.bin --set data.words=300
+for i in 1 2 3; do head -c 20 <(tail -c 40 val.bin) >"part_$i.bin"; done
+refused 1 'part_*.bin: room for 0 windows of data.score_length 12 and a next token, expected at least 1' "$ADAMOD" train tiny.yaml \
+    --out never "${packed[@]}" --set data.bpe=whole --set 'data.valid_file=part_*.bin'
 
 # ---- evaluation on another file ----
 

@@ -2,7 +2,7 @@
 #include "core/error.h"
 #include "data/text_input.h"
 #include "support/fingerprint.h"
-#include "tasks/language.h"
+#include "tasks/language_reader.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -85,13 +85,24 @@ static int hash_packed(language *s, int split) {
     const int64_t n = s->n[split], length = n - 1 < SOME ? n - 1 : SOME;
     int32_t ids[SOME + 1];
     s->hash[split] = fingerprint_data(0, &n, sizeof n);
-    if (length < 1) return 0; /* no window; too few tokens for a text, which is refused later */
     const int64_t windows = token_set_windows(s->packed[split], length);
     for (int64_t at = 0; at<windows; at += windows> 1 ? windows - 1 : 1) {
         if (language_packed_at(s, split, length, at, ids)) return -1;
         s->hash[split] = fingerprint_data(s->hash[split], ids, (size_t)(length + 1) * sizeof *ids);
     }
     return 0;
+}
+
+/* No window reaches from a file into the next one. */
+static int check_windows(const experiment *e, int split, const char *pattern) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    const bool train = split == SPLIT_TRAIN;
+    const int length = train ? r->data.length : (int)language_score_length(r), least = train ? r->data.batch : 1;
+    const int64_t have = token_set_windows(language_of(e)->packed[split], length);
+    if (have >= least) return 0;
+    return adamod__refuse("%s: room for %lld windows of %s %d and a next token, expected at least %s%d", pattern,
+                          (long long)have, train ? "data.length" : "data.score_length", length,
+                          train ? "data.batch, " : "", least);
 }
 
 static int make_window(experiment *e) {
@@ -111,7 +122,7 @@ int language_packed_open(experiment *e, int split, const char *pattern) {
     int failed = token_set_open(&s->packed[split], (int)found.gl_pathc, (const char *const *)found.gl_pathv, s->words);
     globfree(&found);
     if (!failed) failed = token_set_check(s->packed[split]);
-    if (failed) return -1;
+    if (failed || check_windows(e, split, pattern)) return -1;
     s->n[split] = token_set_count(s->packed[split]);
     return hash_packed(s, split);
 }

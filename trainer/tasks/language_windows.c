@@ -19,11 +19,7 @@ gpt_config language_gpt(const experiment *e) {
 static int64_t least(const language_settings *r, int split, char *why, size_t size) {
     const int64_t windows = r->data.batch, length = r->data.length;
     snprintf(why, size, "one and its successor");
-    if (split != SPLIT_TRAIN && strcmp(r->data.set, "packed") != 0) return 2;
-    if (split != SPLIT_TRAIN) {
-        snprintf(why, size, "one more than a window of %lld", (long long)language_score_length(r));
-        return language_score_length(r) + 1;
-    }
+    if (split != SPLIT_TRAIN) return 2;
     snprintf(why, size, "one more than data.batch %lld windows of data.length %lld", (long long)windows,
              (long long)length);
     return windows * length + 1;
@@ -48,10 +44,7 @@ static int begin(experiment *e) {
     const token_set *packed = s->packed[SPLIT_TRAIN];
     s->batches = packed ? token_set_windows(packed, r->data.length) / r->data.batch
                         : (s->n[SPLIT_TRAIN] - 1) / ((int64_t)r->data.batch * r->data.length);
-    if (packed && s->batches > 0) return 0;
-    if (packed)
-        return adamod__refuse("the training files have too few windows of data.length %d tokens for data.batch %d",
-                              r->data.length, r->data.batch);
+    if (packed) return 0;
     s->windows = malloc((size_t)windows_of(e) * sizeof *s->windows);
     return s->windows ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the order of windows");
 }
