@@ -91,6 +91,9 @@ refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole 
 train tiny.yaml --out tuned --init-from hub --set data.vocabularies=hub --set optimizer.lr=0
 "$ADAMOD" evaluate tuned --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "a run does not begin with a folder's weights"
+cd elsewhere
+refused 2 '../hub has a model, but no data: needs --data FILE' "$ADAMOD" evaluate ../hub
+cd ..
 refused 2 'needs --out DIR' "$ADAMOD" export whole
 refused 1 'hub/config.json exists: choose another --out' "$ADAMOD" export whole --out hub
 refused 1 'packed/recipe.yaml exists: choose another --out' "$ADAMOD" export whole --out packed

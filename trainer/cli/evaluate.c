@@ -79,6 +79,8 @@ static int evaluate(arguments *a, experiment *e) {
     e->progress = (task_progress){progress_within, &t->progress};
     e->comm = t->comm;
     if (rank_setup_compare(e)) status = cli_failed("evaluate");
+    else if (*e->gone[split] && t->foreign && !t->test_file)
+        status = cli_usage("evaluate", "%s has a model, but no data: needs --data FILE", t->directory);
     else if (*e->gone[split]) status = cli_fail("evaluate", "%s", e->gone[split]);
     else if (!there)
         status = cli_fail("evaluate", "%s: the recipe has no %s set", t->directory, test ? "test" : "validation");
