@@ -46,6 +46,8 @@ train tiny.yaml --out halves "${packed[@]}" --set data.bpe=whole --resume
 cmp <(numbers packed) <(numbers halves | grep -v '"kind":"valid","step":7,') || fail "a run of packed tokens in parts ends elsewhere"
 train tiny.yaml --out ids "${packed[@]}" --set data.words=300
 "$ADAMOD" generate ids --prompt '3 4' --tokens 3 | grep -Eq '^3 4( [0-9]+){3}$' || fail "ids without a vocabulary are no numbers"
+refused 2 'data.set is packed, which needs data.bpe, a vocabulary, or data.words, the number of ids' "$ADAMOD" train tiny.yaml \
+    --out never "${packed[@]}"
 refused 1 'but the vocabulary has 30 ids' "$ADAMOD" train tiny.yaml --out never "${packed[@]}" --set data.words=30
 refused 1 'no_*.bin: cannot open' "$ADAMOD" train tiny.yaml --out never --set data.set=packed --set 'data.train_file=no_*.bin' --set data.words=300
 refused 2 'data.set is packed, which only model.kind gpt reads, not lstm' "$ADAMOD" train tiny.yaml --out never "${packed[@]}" \

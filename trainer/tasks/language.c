@@ -114,6 +114,24 @@ static const char *check_names(const language_settings *r) {
     return NULL;
 }
 
+/* The default of data.words is for generated languages. */
+static bool has_words(const recipe *whole) {
+    int i = 0;
+    while (i < whole->n_given && strcmp(whole->given[i].path, "data.words") != 0) i++;
+    return i < whole->n_given;
+}
+
+static const char *check_packed(const recipe *whole) {
+    const language_settings *r = language_settings_of(whole);
+    if (strcmp(whole->model.kind, "gpt") != 0)
+        return task_refuse("data.set", "data.set is packed, which only model.kind gpt reads, not %s",
+                           whole->model.kind);
+    if (*r->data.bpe || *r->data.vocabularies || has_words(whole)) return NULL;
+    return task_refuse("data.set",
+                       "data.set is %s, which needs data.bpe, a vocabulary, or data.words, the number of ids",
+                       r->data.set);
+}
+
 static const char *check_task(const recipe *whole) {
     const language_settings *r = language_settings_of(whole);
     const bool generated = language_is_generated(whole), named = language_is_named(r);
@@ -122,11 +140,9 @@ static const char *check_task(const recipe *whole) {
         return task_refuse("data.path", "data.path is given, but data.set generated reads no files");
     if (!generated && !named && !*r->data.path)
         return task_refuse("data.path", "data.path is not given; data.set %s needs it", r->data.set);
-    if (language_is_packed(whole) && strcmp(whole->model.kind, "gpt") != 0)
-        return task_refuse("data.set", "data.set is packed, which only model.kind gpt reads, not %s",
-                           whole->model.kind);
     if (!generated && empty) return task_refuse(empty, "%s is empty; data.set %s needs it", empty, r->data.set);
     const char *path = generated ? check_generated(r) : NULL;
+    if (!path && language_is_packed(whole)) path = check_packed(whole);
     if (!path && (generated || named)) path = check_names(r);
     return path ? path : check_vocabulary(whole);
 }
