@@ -12,6 +12,7 @@ import libadamod.torch as lt
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from libadamod.torch import q8
 from test_distributed import HAS_FULLY_SHARD, alike
 from torch import nn
 
@@ -102,6 +103,76 @@ def training(world, folder):
         assert other_optimizer.state[q]["exp_avg"].dtype == optimizer.state[p]["exp_avg"].dtype
 
 
+def gathered(world, folder):
+    """Rules that look at whole parameters have blocks of whole parameters, and the bits of one process."""
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+    def cautious(params, **options):
+        return lt.AdaMod(params, cautious=True, **options)
+
+    def made(make, dim=None):
+        model = network()
+        if dim is not None:
+            where = init_device_mesh("cpu", (world,))
+            fully_shard(model, mesh=where, shard_placement_fn=lambda p: Shard(dim % p.dim()))
+        return model, make(model.parameters(), lr=1e-2, min_8bit_size=200, state_type="q8")
+
+    def steps(model, optimizer, first, last):
+        for t in range(first, last + 1):
+            generator = torch.Generator().manual_seed(t)
+            for p in model.parameters():
+                g = torch.randn(p.shape, generator=generator)
+                p.grad = distribute_tensor(g, p.device_mesh, p.placements) if isinstance(p, DTensor) else g
+            optimizer.step()
+
+    def check(model, optimizer, one, alone):
+        """What is kept, and what is saved."""
+        saved = optimizer.state_dict()["state"]
+        for i, (p, q) in enumerate(zip(model.parameters(), one.parameters())):
+            state, expected = optimizer.state[p], alone.state[q]
+            assert set(state) == set(expected)
+            assert torch.equal(state["exp_avg"].full_tensor(), expected["exp_avg"])
+            assert state["exp_avg"].placements == p.placements
+            assert "exp_avg_scale" not in state or tuple(state["exp_avg_scale"].placements) == (Replicate(),)
+            for name, numbers in q8.decoded(expected).items():
+                found = saved[i][name]
+                assert torch.equal(found if name == "step" else found.full_tensor(), numbers), name
+        if optimizer._states_tell_rates:
+            assert optimizer.lr_histogram().elements == sum(p.to_local().numel() for p in model.parameters())
+
+    for make in (lt.LAMB, lt.StableAdamW, cautious):
+        for dim in (0, 1):
+            one, alone = made(make)
+            model, optimizer = made(make, dim)
+            steps(one, alone, 1, 3)
+            steps(model, optimizer, 1, 3)
+            check(model, optimizer, one, alone)
+            other, loaded = made(make, dim)
+            other.load_state_dict(model.state_dict())
+            set_optimizer_state_dict(other, loaded, get_optimizer_state_dict(model, optimizer))
+            steps(one, alone, 4, 5)
+            for m, o in ((model, optimizer), (other, loaded)):
+                steps(m, o, 4, 5)
+                for p, q in zip(m.parameters(), one.parameters()):
+                    assert torch.equal(p.full_tensor(), q), (make, dim)
+
+    # Blocks of the whole become those of parts, and the other way round; the numbers are rounded anew.
+    model, optimizer = made(cautious, 1)
+    steps(model, optimizer, 1, 2)
+    for on in (False, True):
+        before = [q8.decoded(optimizer.state[p])["exp_avg"].full_tensor() for p in model.parameters()]
+        for group in optimizer.param_groups:
+            group.update(cautious=on, betas=(1 - 1e-12, 0.999))  # the first average stays
+        steps(model, optimizer, 3, 3)
+        for p, old in zip(model.parameters(), before):
+            state = optimizer.state[p]
+            assert "exp_avg_scale" not in state or isinstance(state["exp_avg_scale"], DTensor) == on
+            assert (q8.decoded(state)["exp_avg"].full_tensor() - old).norm() < 0.1 * old.norm(), on
+
+
 def save(world, folder):
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict
@@ -179,6 +250,9 @@ class Sharded(unittest.TestCase):
 
     def test_training(self):
         run((2, training))
+
+    def test_whole_parameters(self):
+        run((2, gathered))
 
     def test_checkpoints(self):
         run((2, save), (2, load), (1, load))

@@ -674,7 +674,7 @@ class Arrays:
                 continue
             self._check_found(i, wanted, state[wanted.name])
             if state[wanted.name].dtype is torch.uint8:
-                self._check_codes(i, state, wanted, p.numel())
+                self._check_codes(i, state, wanted)
 
     def _check_begins(self, i: int, state: Dict[str, Any], wanted: Wanted, begins: bool) -> None:
         # Momentum and the bound may be switched on at any time. AdaMod always has it.
@@ -725,10 +725,12 @@ class Arrays:
         self._check_found(i, wanted, found)
         numbers = found
         if found.dtype is torch.uint8:
-            wanted_scale = self._check_codes(i, link.state, wanted, link.count)
-            scale = self._adopted(i, link, wanted_scale, link.state[wanted_scale.name])
-            if want_codes and _same_layout(wanted.shape, local(found).stride(), wanted.stride):
-                return self._adopted(i, link, wanted, found)
+            wanted_scale = self._check_codes(i, link.state, wanted)
+            scale = link.state[wanted_scale.name]
+            if not is_distributed(scale):
+                scale = self._adopted(i, link, wanted_scale, scale)
+                if want_codes and _same_layout(wanted.shape, local(found).stride(), wanted.stride):
+                    return self._adopted(i, link, wanted, found)
             numbers = link.state[wanted.name] = q8.decode(wanted.name, found, scale)  # blocks follow the layout
             del link.state[wanted_scale.name]
         if not want_codes:
@@ -742,8 +744,10 @@ class Arrays:
     def _wanted_scale(self, wanted: Wanted, count: int) -> Wanted:
         return Wanted(q8.scale_name(wanted.name), (q8.blocks(count),), (1,), torch.float32, False)
 
-    def _check_codes(self, i: int, state: Dict[str, Any], wanted: Wanted, count: int) -> Wanted:
+    def _check_codes(self, i: int, state: Dict[str, Any], wanted: Wanted) -> Wanted:
         """A state in 8 bits, whose scales are returned as they have to be."""
+        of_whole = is_distributed(state.get(q8.scale_name(wanted.name)))
+        count = (self.params[i] if of_whole else local(self.params[i])).numel()
         codes, scale = state[wanted.name], self._wanted_scale(wanted, count)
         if self.sharded[i] and not (is_distributed(codes) and same_place(self.params[i], codes)):
             raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and is not sharded as its parameter is")

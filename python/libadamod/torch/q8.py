@@ -1,6 +1,7 @@
 """States in 8 bits: codes as a uint8 tensor with the parameter's shape and layout, and beside it, as NAME_scale, a
 float32 for each 256 of them begun, in the order they have in memory. Of a DTensor they are a DTensor placed as it is, and
-the scales those of this process's part: blocks begin anew in every part.
+the scales those of this process's part: blocks begin anew in every part. Where a step puts whole parameters together
+(whole.py), blocks are those of the whole, and the scales a DTensor that is replicated: each process has all of them.
 
 Steps work on the codes themselves. What is here converts them from and to numbers, where a checkpoint has the other.
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import _c
+from .sharding import is_distributed, local, placed
 
 # Of the rules that have states in 8 bits, those that can be negative.
 _SIGNED = frozenset().union(*(i.signed_states for i in map(_c.rule_info, _c.rules()) if i.q8_states))
@@ -52,18 +54,29 @@ def encode(name: str, values: Tensor) -> Tuple[Tensor, Tensor]:
 def decode(name: str, codes: Tensor, scales: Tensor) -> Tensor:
     """The numbers that dense codes stand for, in float32 and the codes' layout."""
     here = getattr(codes, "_local_tensor", codes)
-    host, factors = here.cpu(), scales.cpu()
+    of_whole = is_distributed(scales)
+    host, factors = here.cpu(), torch.ones(blocks(here.numel())) if of_whole else scales.cpu()
     values = torch.empty_strided(host.shape, host.stride(), dtype=torch.float32)
     _c.q8_decode(name not in _SIGNED, host.numel(), host.data_ptr(), factors.data_ptr(), values.data_ptr())
-    return _like(codes, values.to(here.device))
+    found = values.to(here.device)
+    return _like(codes, found.mul_(_of_elements(codes, scales)) if of_whole else found)
 
 
-def decoded(state: Dict[str, Any]) -> Dict[str, Any]:
-    """A parameter's state with all that is in 8 bits as numbers."""
+def _of_elements(codes: Tensor, scales: Tensor) -> Tensor:
+    """The scales of this process's elements, where blocks are those of the whole. They are powers of two, so that
+    multiplying by them is exact."""
+    each = local(scales).repeat_interleave(_c.Q8_BLOCK)[: codes.numel()].view(codes.shape)
+    return local(placed(each, codes))
+
+
+def decoded(state: Dict[str, Any], of_parts_only: bool = False) -> Dict[str, Any]:
+    """A parameter's state with all that is in 8 bits as numbers; of_parts_only: unless its blocks are those of a whole
+    DTensor."""
     numbers = dict(state)
     for name in state:
-        scales = numbers.pop(scale_name(name), None)
-        if scales is not None:
+        scales = state.get(scale_name(name))
+        if scales is not None and not (of_parts_only and is_distributed(scales)):
+            del numbers[scale_name(name)]
             numbers[name] = decode(name, state[name], scales)
     return numbers
 

@@ -54,14 +54,18 @@ def _one_later(place: Any) -> Any:
     return type(place)(place.dim + 1, **more)
 
 
+def replicated(t: Tensor, p: Any) -> Any:
+    """A tensor that is the same on all processes of a DTensor p, as a DTensor."""
+    return type(p).from_local(t, p.device_mesh, run_check=False)  # replicated, if nothing else is said
+
+
 def placed(t: Tensor, p: Any) -> Tensor:
     """A whole tensor, the same on all processes, as a DTensor that is placed as p is; so each keeps a part, without a
     collective. The part may be a view. t has p's shape, or it is a queue of such tensors."""
     mesh, places = p.device_mesh, p.placements
     if t.dim() > p.dim():
         places = tuple(map(_one_later, places))
-    d: Any = type(p).from_local(t, mesh, run_check=False)  # replicated, if nothing else is said
-    part: Tensor = d.redistribute(mesh, places)
+    part: Tensor = replicated(t, p).redistribute(mesh, places)
     return part
 
 

@@ -17,9 +17,10 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from . import q8
 from .arrays import Arrays, Link
 from .devices import Handles, Scaling, capturing
-from .sharding import Stack, gathered, is_distributed, placed, same_place, shape_allows
+from .sharding import Stack, gathered, is_distributed, placed, replicated, same_place, shape_allows
 
 States = Dict[Tensor, Dict[str, Any]]
 
@@ -37,6 +38,7 @@ class Parts:
 
     def __init__(self, p: Tensor, grad: Tensor, state: Dict[str, Any]) -> None:
         self.p, self.outer = p, state
+        state = q8.decoded(state, of_parts_only=True)
         states = {name: t for name, t in state.items() if name != "step" and isinstance(t, Tensor)}
         tensors = {_PARAM: p, **states, _GRAD: grad}
         alike = {name: t for name, t in tensors.items() if _is_alike(p, t)}
@@ -56,10 +58,15 @@ class Parts:
             stack.take_apart(in_place | {_PARAM})
         for name in [name for name in self.outer if name not in self.state]:
             del self.outer[name]
-        for name, t in self.state.items():
+        for name, t in self.state.items():  # in the same order in all processes, which stack them next time
             if name not in in_place:
-                has_place = name != "step" and isinstance(t, Tensor) and shape_allows(t, self.p)
-                self.outer[name] = placed(t, self.p).clone() if has_place else t
+                self.outer[name] = self._part(name, t)
+
+    def _part(self, name: str, t: Any) -> Any:
+        if name in map(q8.scale_name, self.state):
+            return replicated(t, self.p)
+        has_place = name != "step" and isinstance(t, Tensor) and shape_allows(t, self.p)
+        return placed(t, self.p).clone() if has_place else t
 
 
 class Whole(Arrays):
