@@ -4,8 +4,10 @@ numbers of one process, and so does ZeroRedundancyOptimizer; FSDP1 is refused.
 SPDX-License-Identifier: MIT
 """
 
+import copy
 import importlib.util
 import os
+import pickle
 import tempfile
 import unittest
 from unittest import mock
@@ -31,6 +33,17 @@ RULES = {
     "Adafactor": lambda p: lt.Adafactor(p, beta1=0.9, weight_decay=0.1),
     "StableAdamW": lambda p: lt.StableAdamW(p, lr=0.01),
     "AdaShift": lambda p: lt.AdaShift(p, lr=0.01, window=3),
+}
+# Element by element, but for how many elements of a parameter move.
+CAUTIOUS = {
+    "AdaMod": lambda p, lr=0.01, **o: lt.AdaMod(p, lr=lr, beta3=0.9, weight_decay=0.1, cautious=True, **o),
+    "AdamW": lambda p, **o: lt.AdamW(p, bound="momental", beta3=0.9, skip_idle=True, cautious=True, **o),
+    "Adam": lambda p, **o: lt.Adam(p, amsgrad=True, cautious=True, **o),
+    "SGD": lambda p, **o: lt.SGD(p, lr=0.01, momentum=0.9, cautious=True, **o),
+    "Lion": lambda p, **o: lt.Lion(p, lr=0.01, cautious=True, **o),
+    "NAdam": lambda p, **o: lt.NAdam(p, cautious=True, **o),
+    "ADOPT": lambda p, **o: lt.ADOPT(p, cautious=True, **o),
+    "LaProp": lambda p, **o: lt.LaProp(p, cautious=True, **o),
 }
 SHAPES = ((5, 3), (4, 4), (1, 3), (3,), (3, 2, 5))  # uneven parts, and empty ones
 STEPS = 4
@@ -112,6 +125,32 @@ def every_rule(rank):
             assert_same(f"{name} {dtype} {places.__name__}", params, optimizer, alone(make, dtype))
             if places is first_dimension:
                 assert any(p.to_local().numel() == 0 for p in params) == (rank == 1)
+
+
+def cautious(rank):
+    """The share of elements that move is the whole parameter's."""
+    for name, make in CAUTIOUS.items():
+        for dtype, places in ((torch.float64, first_dimension), (torch.bfloat16, last_dimension)):
+            expected = alone(make, dtype)
+            params, optimizer = spread(make, dtype, mesh(), places)
+            steps(optimizer, params, 1, STEPS, as_parameter)
+            assert_same(f"cautious {name} {dtype}", params, optimizer, expected)
+            here = sum(p.to_local().numel() for p in params)
+            assert not optimizer._states_tell_rates or optimizer.lr_histogram().elements == here, name
+    moved = [alone(lambda p, on=on: lt.AdaMod(p, lr=0.01, cautious=on), torch.float64)[0] for on in (False, True)]
+    assert not torch.equal(moved[0][0], moved[1][0])
+
+    # The norm is summed in another order, so not the same bits. A GradScaler's factor comes out of it.
+    def clipped(p):
+        return CAUTIOUS["AdaMod"](p, clip_norm=0.5)
+
+    params, optimizer = spread(clipped, torch.float64, mesh(), first_dimension)
+    optimizer.grad_scale, optimizer.found_inf = torch.tensor(4.0), torch.tensor(0.0)
+    steps(optimizer, params, 1, STEPS, lambda g, p: as_parameter(4 * g, p))
+    free = alone(CAUTIOUS["AdaMod"], torch.float64)[0]
+    for p, q, other in zip(params, alone(clipped, torch.float64)[0], free):
+        torch.testing.assert_close(p.full_tensor().detach(), q.detach(), rtol=1e-12, atol=1e-14)
+        assert not torch.allclose(q, other, rtol=1e-6)
 
 
 def other_meshes(rank):
@@ -217,8 +256,8 @@ def fully_shard_2(rank):
         fully_shard(model, mesh=mesh())
         return model, make(model.parameters())
 
-    for name, full in (("AdaShift", True), ("SOAP", False), ("SOAP", True), ("Prodigy", False)):
-        make = RULES[name]
+    for name, full in (("AdaShift", True), ("SOAP", False), ("SOAP", True), ("Prodigy", False), ("AdaMod", False)):
+        make = {**CAUTIOUS, **RULES}[name]
         one = network()
         train(one, make(one.parameters()), 1, STEPS)
         options = StateDictOptions(full_state_dict=full)
@@ -330,13 +369,15 @@ def zero_redundancy(rank):
     """It shards whole parameters: what looks at each alone is as ever."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    for make in (lt.LAMB, lt.Muon, lt.SOAP):
+    for make in (lt.LAMB, lt.Muon, lt.SOAP, CAUTIOUS["AdaMod"]):
         one, model = network(), network()
         sharded = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=make, lr=0.01)
         train(one, make(one.parameters(), lr=0.01), 1, STEPS)
         train(model, sharded, 1, STEPS)
         for p, q in zip(model.parameters(), one.parameters()):
             assert torch.equal(p, q), make
+    for copied in (copy.deepcopy, pickle.dumps):  # which would not know of the other processes
+        fails(lambda: copied(sharded.optim), TypeError, "AdaMod: ZeroRedundancyOptimizer made it", "state_dict()")
 
 
 def zero_prodigy(rank):
@@ -397,7 +438,7 @@ def zero_prodigy(rank):
 
 
 def sharded(rank):
-    parts = (every_rule, other_meshes, among_others, checkpoints, scaled, element_wise, refused)
+    parts = (every_rule, cautious, other_meshes, among_others, checkpoints, scaled, element_wise, refused)
     for part in (*parts, fully_shard_2, flattened):
         part(rank)
 

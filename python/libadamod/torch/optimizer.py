@@ -336,6 +336,11 @@ class Optimizer(torch.optim.Optimizer):
         host.wait(p for group in self.param_groups if group.get("offload") for p in group["params"])
 
     def __getstate__(self) -> Dict[str, Any]:
+        if self._group is not None:  # which cannot be copied
+            raise TypeError(
+                f"{type(self).__name__}: ZeroRedundancyOptimizer made it, to work with those of other processes, "
+                f"and a copy would not: save its state_dict()"
+            )
         self._handles.read_steps()
         self._wait()
         own = ("_collecting", "_step_supports_amp_scaling")
