@@ -208,6 +208,7 @@ class OfOthers(Loaded):
             (lt.Adan, dict(no_prox=True, max_grad_norm=1.0), "saved with max_grad_norm=1.0"),
             (lt.Adan, dict(no_prox=True, caution=True), "saved with caution=True"),
             (lt.AdamW, dict(caution=True), "saved with caution=True"),
+            (lt.AdamW, dict(cautious=True), "saved with cautious=True"),
             (lt.AdamW, dict(corrected_weight_decay=True), "saved with corrected_weight_decay=True"),
             (lt.AdamW, dict(no_prox=True), "it has no_prox, which adam does not have"),
             (lt.RMSprop, dict(lr_in_momentum=True), "it has lr_in_momentum, which rmsprop does not have"),

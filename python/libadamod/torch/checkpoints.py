@@ -59,6 +59,8 @@ def other_formula(
     keys that this has too tell nothing. others_need: what any class needs."""
     if "beta3" in group and "bound" not in group and "bound" in before:
         return f"it has beta3, which {rule} does not have without a bound"
+    if group.get("cautious") and not is_ours(group):  # pytorch_optimizer's steps go as far as if one element more moved
+        return f"it was saved with cautious={group['cautious']}, a formula that {rule} does not have here"
     for key in group:
         if key in before or key in telling.foreign:
             continue
