@@ -391,18 +391,21 @@ TEST(path_attention_is_the_reference) {
     NEEDS_DEVICE();
     enum { ROWS = 60, LENGTH = 70 };
     static int32_t paths[ROWS * LENGTH], path_positions[ROWS];
-    static const int sizes[][2] = {{512, 4}, {64, 4}, {96, 2}, {6, 1}, {500, 2}};
+    /* columns, heads, heads of keys and values */
+    static const int sizes[][3] = {{512, 4, 4}, {64, 4, 4},  {96, 2, 2}, {6, 1, 1},
+                                   {500, 2, 2}, {512, 8, 2}, {60, 6, 1}};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
     for (int r = 0; r < ROWS; r++) {
         path_positions[r] = r * 7 % LENGTH;
         for (int t = 0; t < LENGTH; t++) paths[r * LENGTH + t] = ROWS + (r * 31 + t * 17) % (4 * ROWS);
         paths[r * LENGTH + path_positions[r]] = r % 5 == 4 ? -1 : r;
     }
-    for (int i = 0; i < 5; i++) {
-        const int64_t d = sizes[i][0];
+    for (int i = 0; i < SIZES; i++) {
+        const int64_t d = sizes[i][0], d_k = d / sizes[i][1] * sizes[i][2];
         const opcheck o = {.op = &nn_op_path_attention,
-                           .attributes = {.path_attention = {.heads = sizes[i][1]}},
+                           .attributes = {.path_attention = {.heads = sizes[i][1], .kv_heads = sizes[i][2]}},
                            .n_inputs = 4,
-                           .input = {OPCHECK_ROWS(1, ROWS, 3 * d), OPCHECK_ROWS(2, 5 * ROWS, 2 * d),
+                           .input = {OPCHECK_ROWS(1, ROWS, d + 2 * d_k), OPCHECK_ROWS(2, 5 * ROWS, 2 * d_k),
                                      OPCHECK_INDEX(1, ROWS, LENGTH, paths), OPCHECK_INDEX(1, ROWS, 0, path_positions)},
                            .seed = 11,
                            .longest_sum = LENGTH + (double)d,

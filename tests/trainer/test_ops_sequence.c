@@ -513,14 +513,15 @@ static void make_paths(int64_t rows, int length, int32_t *paths, int32_t *positi
 TEST(path_attention_cpu_is_ref) {
     enum { ROWS = 23, LENGTH = 40 };
     static int32_t paths[ROWS * LENGTH], positions[ROWS];
-    static const int sizes[][2] = {{16, 4}, {6, 1}, {96, 2}};
-    for (int i = 0; i < 3; i++) {
-        const int64_t d = sizes[i][0];
+    static const int sizes[][3] = {
+        {16, 4, 4}, {6, 1, 1}, {96, 2, 2}, {48, 6, 2}, {20, 4, 1}}; /* columns, heads, of keys */
+    for (int i = 0; i < 5; i++) {
+        const int64_t d = sizes[i][0], d_k = d / sizes[i][1] * sizes[i][2];
         make_paths(ROWS, LENGTH, paths, positions);
         opcheck o = {.op = &nn_op_path_attention,
-                     .attributes = {.path_attention = {.heads = sizes[i][1]}},
+                     .attributes = {.path_attention = {.heads = sizes[i][1], .kv_heads = sizes[i][2]}},
                      .n_inputs = 4,
-                     .input = {OPCHECK_ROWS(1, ROWS, 3 * d), OPCHECK_ROWS(2, ROWS * LENGTH, 2 * d),
+                     .input = {OPCHECK_ROWS(1, ROWS, d + 2 * d_k), OPCHECK_ROWS(2, ROWS * LENGTH, 2 * d_k),
                                OPCHECK_INDEX(1, ROWS, LENGTH, paths), OPCHECK_INDEX(1, ROWS, 0, positions)},
                      .seed = 11,
                      .longest_sum = LENGTH + (double)d};
@@ -534,7 +535,7 @@ TEST(path_attention_reads_along_the_path) {
     float q[2 * 3 * D] = {0, 0, 5, 5, 30, 60}, y[2 * D], workspace[64];
     float cache[4 * 2 * D] = {0, 0, 1, 2, 0, 0, 100, 100, 0, 0, 10, 20};
     const int32_t paths[2 * LENGTH] = {2, 0, 3, -1, 0, 0}, positions[2] = {2, 0};
-    const nn_path_attention_attributes a = {.heads = 1};
+    const nn_path_attention_attributes a = {.heads = 1, .kv_heads = 1};
     const nn_call c = {.attributes = &a,
                        OPCHECK_NO_PARTS,
                        .input = {{.data = q, .rows = 2, .cols = 3 * D, .type = NN_F32},
