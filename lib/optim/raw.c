@@ -246,7 +246,7 @@ static adamod_status adamod__check_q8(int index, int64_t count, const void *valu
 
 adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales) {
     const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
-    const int kind = adamod__q8_kind(1, index, true);
+    const int kind = status ? 0 : adamod__q8_kind(1, index, true);
     const adamod__arithmetic before = adamod__enter_arithmetic();
     for (int64_t first = 0; !status && first < count; first += Q8_BLOCK) {
         const int64_t end = count - first < Q8_BLOCK ? count : first + Q8_BLOCK;

@@ -70,7 +70,7 @@ TEST(shapes_of_adafactor) {
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         const int64_t n = count_of(shapes[k].ndim, shapes[k].shape);
         const rule_row *row = rule_row_of("adafactor");
-        for (int i = 0; row->options[ROW_SETS][i]; i++) {
+        for (int i = 0; i < ROW_OPTIONS && row->options[ROW_SETS][i]; i++) {
             for (int way = 0; way < 4; way++) {
                 if (n > 1000 && (fast() ? way != i % 4 : way > 1 && i % 2)) continue;
                 scenario sc = {

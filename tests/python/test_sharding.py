@@ -13,6 +13,7 @@ import unittest
 from unittest import mock
 
 import find_package  # noqa: F401
+import libadamod
 import libadamod.torch as lt
 import torch
 import torch.distributed as dist
@@ -41,10 +42,10 @@ CAUTIOUS = {
     "Adam": lambda p, **o: lt.Adam(p, amsgrad=True, cautious=True, **o),
     "SGD": lambda p, **o: lt.SGD(p, lr=0.01, momentum=0.9, cautious=True, **o),
     "Lion": lambda p, **o: lt.Lion(p, lr=0.01, cautious=True, **o),
-    "NAdam": lambda p, **o: lt.NAdam(p, cautious=True, **o),
-    "ADOPT": lambda p, **o: lt.ADOPT(p, cautious=True, **o),
-    "LaProp": lambda p, **o: lt.LaProp(p, cautious=True, **o),
 }
+for rule in libadamod.rules():  # and all others, as they are by default
+    if "cautious" in libadamod.options(rule) and rule not in {name.lower() for name in CAUTIOUS}:
+        CAUTIOUS[rule] = lambda p, rule=rule, **o: lt.create(rule, p, cautious=True, **o)
 SHAPES = ((5, 3), (4, 4), (1, 3), (3,), (3, 2, 5))  # uneven parts, and empty ones
 STEPS = 4
 
