@@ -69,7 +69,7 @@ gpt_config gpt_configure(const gpt_settings *s, int words, int length) {
 
 const char *gpt_check(const gpt_settings *s) {
     const gpt_config c = gpt_configure(s, 1, 1);
-    if (c.d % c.heads)
+    if (c.heads < 1 || c.d % c.heads)
         return refuse("model.heads", "model.heads is %d, expected a divisor of model.d, %d", c.heads, c.d);
     if (c.heads % c.kv_heads)
         return refuse("model.kv_heads", "model.kv_heads is %d, expected a divisor of model.heads, %d", c.kv_heads,

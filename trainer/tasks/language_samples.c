@@ -32,6 +32,7 @@ static int64_t length_of(const language *s, task_split split, int64_t at, int64_
 static int read_prompt(language_writer *w, const language *s, task_split split, int64_t at, int64_t n,
                        adamod__buffer *text) {
     if (!s->packed[split]) return language_writer_read(w, s->text[split] + at, n, collect, text);
+    if (n < 1) return 0;
     int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
     int failed = ids ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a sample");
     if (!failed) failed = language_packed_at(s, split, n, at / n, ids);

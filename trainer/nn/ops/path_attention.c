@@ -19,10 +19,10 @@ static const char *path_attention_shape(nn_node *node, const nn_shape *in, nn_sh
     if (q->dim[1] % (heads + 2 * kv_heads))
         return nn_wrong(message, size, "%lld columns do not divide into %d heads and twice %d", (long long)q->dim[1],
                         heads, kv_heads);
-    const int64_t of_head = q->dim[1] / (heads + 2 * kv_heads);
-    if (cache->dim[1] != 2 * kv_heads * of_head)
+    const int64_t of_head = q->dim[1] / (heads + 2 * kv_heads), wanted = of_head * kv_heads * 2;
+    if (cache->dim[1] != wanted)
         return nn_wrong(message, size, "cache has %lld columns, q wants %lld", (long long)cache->dim[1],
-                        (long long)(2 * kv_heads * of_head));
+                        (long long)wanted);
     if (paths->ndim != 2 || at->ndim != 1 || paths->dim[0] != q->dim[0] || at->dim[0] != q->dim[0])
         return "there must be a path and a position for each row";
     out[0] = *q;

@@ -70,7 +70,7 @@ static double scale_of(const head *h) {
 /* Rotates number j of n, or back if sign is -1. */
 static double rotated(const head *h, const double *n, int64_t j, double sign) {
     if (!(h->base > 0)) return n[j];
-    const int64_t half = h->size / 2, i = j % half;
+    const int64_t half = h->size / 2, i = j < half ? j : j - half;
     const double angle = sign * h->position * pow(h->base, -(double)i / (double)half);
     return j < half ? n[j] * cos(angle) - n[j + half] * sin(angle) : n[j] * cos(angle) + n[j - half] * sin(angle);
 }
