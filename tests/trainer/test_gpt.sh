@@ -45,7 +45,8 @@ train tiny.yaml --out halves "${packed[@]}" --set data.bpe=whole --set train.ste
 train tiny.yaml --out halves "${packed[@]}" --set data.bpe=whole --resume
 cmp <(numbers packed) <(numbers halves | grep -v '"kind":"valid","step":7,') || fail "a run of packed tokens in parts ends elsewhere"
 train tiny.yaml --out ids "${packed[@]}" --set data.words=300
-"$ADAMOD" generate ids --prompt '3 4' --tokens 3 | grep -Eq '^3 4( [0-9]+){3}$' || fail "ids without a vocabulary are no numbers"
+"$ADAMOD" generate ids --prompt '3 4' --tokens 3 >written
+grep -Eq '^3 4( [0-9]+){3}$' written || fail "ids without a vocabulary are no numbers"
 refused 2 'data.set is packed, which needs data.bpe, a vocabulary, or data.words, the number of ids' "$ADAMOD" train tiny.yaml \
     --out never "${packed[@]}"
 refused 1 'but the vocabulary has 30 ids' "$ADAMOD" train tiny.yaml --out never "${packed[@]}" --set data.words=30
@@ -66,7 +67,8 @@ refused 1 'part_*.bin: room for 0 windows of data.score_length 12 and a next tok
 mkdir -p elsewhere && cp test.txt elsewhere/words.txt
 (cd elsewhere && "$ADAMOD" evaluate ../whole --data words.txt --json) | sed -E 's/,"seconds":[^}]*//' | cmp - <(tail -1 whole.txt) ||
     fail "--data is not a file in the current directory"
-"$ADAMOD" evaluate packed --data 'val*.bin' | grep -q '^test set' || fail "--data takes no packed tokens"
+"$ADAMOD" evaluate packed --data 'val*.bin' >packed.txt
+grep -q '^test set' packed.txt || fail "--data takes no packed tokens"
 refused 2 '--split is valid, but --data is in place of the test set' "$ADAMOD" evaluate whole --data test.txt --split valid
 refused 1 "$PWD/nowhere.txt: cannot open" "$ADAMOD" evaluate whole --data nowhere.txt
 train "$SOURCE_DIR/recipes/gpt-demo.yaml" --out made --set train.steps=1 --set data.train=2000
@@ -77,8 +79,10 @@ refused 2 '--data is given, but data.set generated reads no files' "$ADAMOD" eva
 "$ADAMOD" generate whole --prompt 'the cat' --tokens 30 --seed 3 >first
 head -c 7 first | grep -q '^the cat' || fail "the prompt is not in $(cat first)"
 "$ADAMOD" generate whole --prompt 'the cat' --tokens 30 --seed 3 --set train.threads=2 | cmp - first || fail "threads change the text"
-"$ADAMOD" generate whole --prompt 'the cat' --tokens 5 --ids --seed 3 | grep -Eq '^[0-9]+( [0-9]+){5,}$' || fail "--ids prints no numbers"
-"$ADAMOD" generate whole --prompt $'na\xefve' --tokens 1 | head -c 5 | cmp - <(printf 'na\xefve') || fail "a prompt is not any bytes"
+"$ADAMOD" generate whole --prompt 'the cat' --tokens 5 --ids --seed 3 >numbers
+grep -Eq '^[0-9]+( [0-9]+){5,}$' numbers || fail "--ids prints no numbers"
+"$ADAMOD" generate whole --prompt $'na\xefve' --tokens 1 >bytes
+head -c 5 bytes | cmp - <(printf 'na\xefve') || fail "a prompt is not any bytes"
 long=$(printf 'the dog %.0s' {1..20})
 refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole --prompt "$long"
 
