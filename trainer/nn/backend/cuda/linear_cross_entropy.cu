@@ -24,8 +24,8 @@ static int64_t rows_of(const nn_call *c) { return c->input[LCE_X].rows; }
 static int64_t in_of(const nn_call *c) { return c->input[LCE_W].cols; }
 static int64_t words_of(const nn_call *c) { return c->input[LCE_W].rows; }
 
-/* Words up to a multiple of 16 bytes, in which products are several times as fast: numbers from row to row of the logits, and
- * rows of W in products. The words that are not there have weights and logits of 0. */
+/* Words up to a multiple of 16 bytes, as tensor cores want them: numbers from row to row of the logits, and rows of W in
+ * products. The words that are not there have weights and logits of 0. */
 static int64_t stride_of(const nn_call *c) { return parts(words_of(c), 8) * 8; }
 
 /* Whether products need a copy of W, with more rows. */
