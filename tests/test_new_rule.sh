@@ -33,12 +33,12 @@ cc -std=gnu11 -E -I"$work" -I"$lib" -I"$lib/include" "$lib/optim/rules.c" >"$wor
 grep -q '&adamod__rule_laprop,' "$work/rules.i"
 echo "ok the rule of docs/adding-a-rule.md compiles"
 
-# The files of the page's first table, and those that name the rule, beside the page, this test, measurements and checkpoints of others.
+# The files of the page's first table, and those that name the rule, beside the page, this test, measurements and comparisons with other packages.
 sed -n '/^| step |/,/^$/p' "$page" | grep -o '`[a-zA-Z_./-]*/[a-z_.-]*`\|`CHANGELOG.md`' | tr -d '`' | sort >"$work/told"
 cd "$source_dir"
 find . -name .git -prune -o -path './build*' -prune -o -path ./dist -prune -o -name __pycache__ -prune -o -type f -print0 |
     xargs -0 grep -liI laprop | sed 's#^\./##' |
-    grep -v '^docs/\(adding-a-rule\|performance\|results\)\.md$\|^results/\|^tests/test_new_rule\.sh$\|^tests/python/test_loading\.py$' | sort >"$work/found"
+    grep -v '^docs/\(adding-a-rule\|performance\|results\)\.md$\|^results/\|^tests/test_new_rule\.sh$\|^tests/python/test_\(loading\|timm\)\.py$' | sort >"$work/found"
 diff "$work/told" "$work/found" || { echo "FAIL files that name the rule (>), and those that the page tells (<)" && exit 1; }
 [ "$(wc -l <"$work/told")" -le 8 ] || { echo "FAIL a rule takes more than eight files" && exit 1; }
 echo "ok a rule takes $(wc -l <"$work/told") files"

@@ -5,6 +5,9 @@
  *   u = lr / (sqrt(v / (1 - beta2^t)) + eps) m / (1 - beta1^t) + lr lambda p        (the momental bound is on the first factor)
  *   p = p - lr |p| / |u| u                                                          norms over the whole array
  *
+ * That is decoupled decay. Independent decay is no part of u, or the ratio would give it the learning rate: it takes
+ * lambda p from p first, as in other rules.
+ *
  * With the flag set the formula leaves u and p to be summed: see ../sums.c. */
 #ifdef ADAMOD_RULE_NAME
 
@@ -31,9 +34,9 @@ BOUNDABLE(lamb, M | VV | Q8, S)
 
 COEFS(lamb) {
     if (o[OPT_BIAS_CORRECTION] != 0) adamod__moments(o, info, c);
-    c->low = adamod__decay_of(o);
+    c->decays = o[OPT_DECAY] == DECAY_DECOUPLED;
+    c->low = c->decays ? adamod__decay_of(o) : 0;
     c->high = o[OPT_LR] > 1 ? 1 / o[OPT_LR] : 1; /* or squares might overflow */
-    c->decays = 1;
     c->weight = 1;
 }
 

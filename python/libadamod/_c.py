@@ -275,10 +275,19 @@ class Rule(NamedTuple):
     uncounted: bool
 
 
+def _text(what: str, value: Any) -> bytes:
+    """A string for the library, which ends at its first NUL."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is {value!r}, expected a string")
+    if "\0" in value:
+        raise ValueError(f"{what} is {value!r}, expected no NUL in it")
+    return value.encode("utf-8", "backslashreplace")
+
+
 @functools.lru_cache(maxsize=None)
 def rule_info(rule: str) -> Rule:
     c = RuleDesc()
-    check(lib.adamod_rule_info(rule.encode(), byref(c), ctypes.sizeof(c)))
+    check(lib.adamod_rule_info(_text("the name of a rule", rule), byref(c), ctypes.sizeof(c)))
     states = c.states[: c.n_states]
     return Rule(
         frozenset(s.name.decode() for s in states if c.signed_states >> s.index & 1),
@@ -337,7 +346,7 @@ class Hyper:
 
     def __init__(self, rule: str) -> None:
         self.handle: Optional[c_void_p] = c_void_p()
-        check(lib.adamod_hyper_create(byref(self.handle), rule.encode()))
+        check(lib.adamod_hyper_create(byref(self.handle), _text("the name of a rule", rule)))
         self.rule = rule
 
     def __del__(self, free: Any = lib.adamod_hyper_free) -> None:  # at exit, modules may be gone already
@@ -347,14 +356,15 @@ class Hyper:
 
     def set(self, option: str, value: Any) -> None:
         """A choice takes its word; anything else must be a number."""
+        name = _text("the name of an option", option)
         if isinstance(value, str):
-            check(lib.adamod_hyper_set_text(self.handle, option.encode(), value.encode()))
+            check(lib.adamod_hyper_set_text(self.handle, name, _text(option, value)))
             return
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{self.rule}: {option} is {value!r}, expected a number") from None
-        check(lib.adamod_hyper_set(self.handle, option.encode(), number))
+        check(lib.adamod_hyper_set(self.handle, name, number))
 
     def check(self, param_type: int) -> None:
         """That parameters of this type can be computed with the options: their bounds follow the type."""
@@ -427,6 +437,8 @@ _pools_lock = threading.Lock()
 
 def pool(threads: int) -> Optional[int]:
     """The pool of so many threads that all of a process share: two updates at once take turns. None for one thread."""
+    if not isinstance(threads, int) or threads >= 2**31:  # which the library would take for another number
+        raise ValueError(f"threads is {threads!r}, expected a whole number, threads <= 1024")
     if threads <= 1:
         return None
     with _pools_lock:

@@ -31,6 +31,8 @@ _TYPES = {"float32": _c.F32, "float64": _c.F64, "bfloat16": _c.BF16, "float16": 
 
 def _hyper(rule: str, options: Dict[str, Any]) -> _c.Hyper:
     hyper = _c.Hyper(rule)
+    if options.get("clip_norm", np.inf) != np.inf:
+        raise ValueError("clip_norm is for PyTorch tensors; here grad_scale=min(1, limit / norm(grads)) does the same")
     for name, value in options.items():
         hyper.set(name, value)
     return hyper
@@ -46,6 +48,8 @@ def _check(a: Any, name: str, written: bool) -> int:
     """The library's type of an array that it can work on."""
     if not isinstance(a, np.ndarray):
         raise TypeError(f"{name} is {type(a).__name__}, expected a numpy array")
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose masked elements would be updated too: expected a plain one")
     if a.dtype.name not in _TYPES or not a.dtype.isnative:
         raise TypeError(f"{name} is {a.dtype}, expected {', '.join(_TYPES)}")
     if not a.flags.c_contiguous or not a.flags.aligned:
@@ -72,6 +76,15 @@ def states(rule: str, param: Array, **options: Any) -> State:
     return found
 
 
+def _count(step: Any) -> int:
+    """The number of an update, which the library has in 64 bits."""
+    if not isinstance(step, (int, np.integer)):
+        raise TypeError(f"step is {step!r}, expected a whole number")
+    if step >= 2**62:
+        raise ValueError(f"step is {step}, expected step < 2**62")
+    return int(step)
+
+
 def _fill(
     span: _c.Span, hyper: _c.Hyper, at: str, param: Array, grad: Array, state: State, step: int, options: Dict[str, Any]
 ) -> None:
@@ -79,6 +92,8 @@ def _fill(
     span.grad_type = _check(grad, f"grad{at}", False)
     if param.shape != grad.shape:
         raise ValueError(f"grad{at} has shape {grad.shape}, its parameter {param.shape}")
+    if not isinstance(state, dict):
+        raise TypeError(f"state{at} is {type(state).__name__}, expected a dict of arrays")
     dtype = _state_dtype(param.dtype, options)
     span.state_type = _TYPES[dtype.name]
     span.ndim, span.count, span.step = param.ndim, param.size, step
@@ -86,8 +101,9 @@ def _fill(
     span.param, span.grad = param.ctypes.data, grad.ctypes.data
     wanted = {s.name: (s.place, s.shape) for s in hyper.states(param.shape)}
     if "master" in state:
+        if span.param_type not in (_c.BF16, _c.F16):
+            raise ValueError(f"state{at} has master, which is for float16 and bfloat16, and param{at} is {param.dtype}")
         wanted["master"] = (-1, param.shape)
-        dtype = np.dtype(np.float32)
     others = [name for name in state if name not in wanted]
     if others:
         raise ValueError(f"state{at} has {others[0]}, which {hyper.rule} does not have with these options")
@@ -105,6 +121,9 @@ def _fill(
 
 def _lists(one: bool, *arguments: Tuple[str, Any]) -> List[List[Any]]:
     """Arguments that are lists of one length, or one of each."""
+    for name, x in arguments:
+        if not one and not hasattr(x, "__iter__"):
+            raise TypeError(f"{name} is {type(x).__name__}, expected an array, or lists of as many arrays and states")
     lists = [[x] if one else list(x) for _, x in arguments]
     if len(set(map(len, lists))) > 1:
         counts = [f"{len(x)} {name}" for x, (name, _) in zip(lists, arguments)]
@@ -128,7 +147,7 @@ def update(
     beta2, weight_decay, ...; `libadamod.options(rule)` lists them. All arrays must be contiguous. float64 arrays are
     computed in float64, all others in float32.
     """
-    one = isinstance(params, np.ndarray)
+    one, step = isinstance(params, np.ndarray), _count(step)
     all_params, all_grads, all_states = _lists(one, ("parameters", params), ("gradients", grads), ("states", state))
     hyper = _hyper(rule, options)
     spans = (_c.Span * len(all_params))()
@@ -154,13 +173,15 @@ def evaluation(
     The Schedule-Free rules evaluate with an average of the weights. For all other rules these are copies of params.
     options are those of the updates.
     """
-    one = isinstance(params, np.ndarray)
+    one, step = isinstance(params, np.ndarray), _count(step)
+    if step < 0:
+        raise ValueError(f"step is {step}, expected 0 or more")
     all_params, all_states = _lists(one, ("parameters", params), ("states", state))
     for i, p in enumerate(all_params):
         _check(p, "param" if one else f"param {i}", False)
     found = [p.copy() for p in all_params]
+    hyper = _hyper(rule, options)
     if _c.rule_info(rule).averages and step > 0:
-        hyper = _hyper(rule, options)
         spans = (_c.Span * len(found))()
         for i, (span, p, s) in enumerate(zip(spans, found, all_states)):
             _fill(span, hyper, "" if one else f" {i}", p, p, s, step, options)
@@ -171,7 +192,7 @@ def evaluation(
 def norm(grads: Union[Array, Sequence[Array]], *, threads: int = 1) -> float:
     """The global norm of gradients; infinite or NaN if any of them is not finite. Intermediate results neither overflow
     nor underflow."""
-    arrays = [grads] if isinstance(grads, np.ndarray) else list(grads)
+    (arrays,) = _lists(isinstance(grads, np.ndarray), ("gradients", grads))
     spans = (_c.Span * len(arrays))()
     for i, (span, g) in enumerate(zip(spans, arrays)):
         span.grad_type = _check(g, f"grad {i}", False)

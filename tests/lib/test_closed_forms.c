@@ -262,6 +262,7 @@ TEST(simple_rules_in_closed_form) {
         {"sgd", "lr=0.25 maximize=1 grad_scale=2", {1.25, 1.5, 1.75, 2}},
         {"sgd", "lr=0.25 clip_value=0.125", {1 - 0.03125, 1 - 0.0625, 1 - 0.09375, 1 - 0.125}},
         {"sgd", "lr=0 decay=independent weight_decay=0.5", {0.5, 0.25, 0.125, 0.0625}},
+        {"lamb", "lr=0 decay=independent weight_decay=0.5", {0.5, 0.25, 0.125, 0.0625}},
         {"sgd", "lr=0.5 grad_scale=1e-30 decay=decoupled weight_decay=0.5", {0.75, 0.5625, 0.421875, 0.31640625}},
         {"adashift", "window=2 lr=0.125 eps=0 spatial=none beta2=0.5", {1, 1, 0.875, 0.75}},
         {"adashift", "window=3 lr=0.125 eps=0 beta2=0.5 beta1=0.5", {1, 1, 1, 0.875}},

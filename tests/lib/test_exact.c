@@ -57,6 +57,7 @@ TEST(any_instruction_set) {
         written_bytes expected = bitwise_written_after(&c, 3, true); /* once for all others: it takes the longest */
         for (int k = 0; k < sets - 1; k++) {
             config other = c;
+            if (fast() && k != (v + s) % (sets - 1)) continue;
             other.isa = adamod_isa_name(k);
             written_bytes p = bitwise_written_after(&other, 3, true);
             if (!same_bytes(&p, &expected)) printf("%s {%s}, %s\n", c.rule, c.options, other.isa);

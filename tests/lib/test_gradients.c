@@ -167,13 +167,13 @@ static void check_nonfinite(int v, int s, bool skip) {
 
 TEST(nonfinite_error_changes_nothing) {
     EACH_KERNEL(v, s) {
-        if (s % 3 == v % 3 || fast()) check_nonfinite(v, s, false);
+        if (fast() ? v % 2 == 0 : s % 3 == v % 3) check_nonfinite(v, s, false);
     }
 }
 
 TEST(nonfinite_skip_changes_nothing_and_counts) {
     EACH_KERNEL(v, s) {
-        if (s % 3 == v % 3 || fast()) check_nonfinite(v, s, true);
+        if (fast() ? v % 2 == 1 : s % 3 == v % 3) check_nonfinite(v, s, true);
     }
 }
 

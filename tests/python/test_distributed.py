@@ -5,19 +5,15 @@ SPDX-License-Identifier: MIT
 """
 
 import copy
-import faulthandler
-import os
-import tempfile
 import unittest
 
 import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from processes import WORLD, run
 from torch import nn
 
-WORLD = 2
 STEPS = 6
 ARGUMENTS = dict(lr=1e-2, beta3=0.9, weight_decay=0.1)
 
@@ -48,25 +44,6 @@ def reference(steps=STEPS):
     optimizer = lt.AdaMod(model.parameters(), **ARGUMENTS)
     train(model, optimizer, None, steps)
     return model, optimizer
-
-
-def start(rank, folder, function):
-    """What fails is raised. Otherwise the process ends at once: gloo's threads may still let go of tensors, and where they
-    do so while Python takes itself down, they abort."""
-    faulthandler.enable()
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
-    try:
-        function(rank)
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
-    os._exit(0)
-
-
-def run(function):
-    """function(rank) in two processes; what one of them raises is raised here."""
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(start, (folder, function), nprocs=WORLD)
 
 
 def close(model, expected):
@@ -225,12 +202,8 @@ HAS_FULLY_SHARD = has_fully_shard()
 
 @unittest.skipUnless(dist.is_available() and dist.is_gloo_available(), "this PyTorch has no gloo")
 class Distributed(unittest.TestCase):
-    def setUp(self):
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-
     def test_distributed_data_parallel(self):
-        run(data_parallel)
-        run(data_parallel_with_views)
+        run(data_parallel, data_parallel_with_views)
 
     def test_zero_redundancy_optimizer(self):
         run(zero_redundancy)

@@ -83,6 +83,23 @@ class Fresh(unittest.TestCase):
         optimizer.step()  # nor is this one the first
         torch.testing.assert_close(p.detach(), 0.75 * before)
 
+    def test_independent_decay_of_every_class_at_zero(self):
+        """It is the same for all: no ratio or average of a rule gives it the learning rate."""
+        options = {lt.Adafactor: dict(relative_step=False), lt.Muon: dict(adamw_lr=0.0)}
+        options.update({cls: dict(final_lr=0.0) for cls in (lt.AdaBound, lt.AMSBound)})
+        only_begin = (lt.ADOPT, lt.SOAP)  # in update 1
+        averages = (lt.ScheduleFreeAdamW, lt.ScheduleFreeSGD)  # what it evaluates with; z decays so
+        for cls in CLASSES:
+            params = make_params((6, 5), (7,))
+            optimizer = cls(params, lr=0.0, weight_decay=0.25, decay="independent", **options.get(cls, {}))
+            for t in range(1, 2 if cls in averages else 4):
+                before = clones(params)
+                train(optimizer, params, 1, first=t)
+                factor = 1 if t == 1 and cls in only_begin else 0.75
+                with self.subTest(cls.__name__, t=t):
+                    for p, q in zip(params, before):
+                        torch.testing.assert_close(p.detach(), factor * q.detach())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,16 +3,16 @@
 SPDX-License-Identifier: MIT
 """
 
-import os
 import tempfile
 import unittest
+from functools import partial
 
 import find_package  # noqa: F401
 import libadamod.torch as lt
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from libadamod.torch import q8
+from processes import WORLD, run
 from test_distributed import HAS_FULLY_SHARD, alike
 from torch import nn
 
@@ -36,31 +36,13 @@ def train(model, optimizer, steps=STEPS, first=1):
         optimizer.step()
 
 
-def sharded(world):
+def sharded():
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     model = network()
-    fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     return model, lt.AdaMod(model.parameters(), **ARGUMENTS)
-
-
-def start(rank, world, folder, function):
-    meeting = f"file://{folder}/{function.__name__}-{world}"  # another each time: the file is not reused
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
-    try:
-        function(world, f"{folder}/checkpoint")
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
-    os._exit(0)  # gloo's threads may still let go of tensors
-
-
-def run(*functions):
-    """(number of processes, function) one after the other, with one folder for a checkpoint."""
-    with tempfile.TemporaryDirectory() as folder:
-        for world, function in functions:
-            mp.spawn(start, (world, folder, function), nprocs=world)
 
 
 def numbers(model, optimizer):
@@ -71,10 +53,10 @@ def numbers(model, optimizer):
     return saved["state"]
 
 
-def training(world, folder):
+def training(rank):
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
-    model, optimizer = sharded(world)
+    model, optimizer = sharded()
     train(model, optimizer)
     weight, bias, last = list(model.parameters())[:3]
     state = optimizer.state[weight]
@@ -93,7 +75,7 @@ def training(world, folder):
     saved = get_optimizer_state_dict(model, optimizer)
     for state in saved["state"].values():
         assert state["exp_avg"].dtype is torch.float32 and not any("scale" in name for name in state)
-    other, other_optimizer = sharded(world)
+    other, other_optimizer = sharded()
     other.load_state_dict(model.state_dict())
     set_optimizer_state_dict(other, other_optimizer, saved)
     train(model, optimizer, 3, STEPS + 1)
@@ -103,7 +85,7 @@ def training(world, folder):
         assert other_optimizer.state[q]["exp_avg"].dtype == optimizer.state[p]["exp_avg"].dtype
 
 
-def gathered(world, folder):
+def gathered(rank):
     """Rules that look at whole parameters have blocks of whole parameters, and the bits of one process."""
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
     from torch.distributed.device_mesh import init_device_mesh
@@ -116,7 +98,7 @@ def gathered(world, folder):
     def made(make, dim=None):
         model = network()
         if dim is not None:
-            where = init_device_mesh("cpu", (world,))
+            where = init_device_mesh("cpu", (WORLD,))
             fully_shard(model, mesh=where, shard_placement_fn=lambda p: Shard(dim % p.dim()))
         return model, make(model.parameters(), lr=1e-2, min_8bit_size=200, state_type="q8")
 
@@ -173,27 +155,27 @@ def gathered(world, folder):
             assert (q8.decoded(state)["exp_avg"].full_tensor() - old).norm() < 0.1 * old.norm(), on
 
 
-def save(world, folder):
+def save(folder, rank):
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
-    model, optimizer = sharded(world)
+    model, optimizer = sharded()
     train(model, optimizer)
     weights, states = get_state_dict(model, optimizer)
     dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder)
     expected = numbers(model, optimizer)
     train(model, optimizer, 3, STEPS + 1)
     trained = [p.full_tensor().detach() for p in model.parameters()]
-    if dist.get_rank() == 0:
+    if rank == 0:
         torch.save({"states": expected, "trained": trained}, f"{folder}.expected")
 
 
-def load(world, folder):
+def load(folder, rank):
     """In as many processes, or another number."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-    model, optimizer = sharded(world)
+    model, optimizer = sharded()
     weights, states = get_state_dict(model, optimizer)
     dcp.load({"model": weights, "optimizer": states}, checkpoint_id=folder)
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=states)
@@ -205,11 +187,11 @@ def load(world, folder):
     train(model, optimizer, 3, STEPS + 1)
     for p, q in zip(model.parameters(), expected["trained"]):
         same = torch.equal(p.full_tensor(), q)
-        assert same or world != 2, "as many processes go on with the same bits"
+        assert same or dist.get_world_size() != WORLD, "as many processes go on with the same bits"
         torch.testing.assert_close(p.full_tensor().detach(), q, rtol=0.05, atol=2e-3)
 
 
-def whole(world, folder):
+def whole(folder, rank):
     """Whole parameters are saved as codes and scales, and go on with the same bits."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
@@ -231,7 +213,7 @@ def whole(world, folder):
         assert torch.equal(p, q)
     alike(model)
     # Into floats PyTorch would copy the codes as if they were numbers.
-    for others, arguments in ((network(), dict(ARGUMENTS, state_type="auto")), (sharded(world)[0], ARGUMENTS)):
+    for others, arguments in ((network(), dict(ARGUMENTS, state_type="auto")), (sharded()[0], ARGUMENTS)):
         wrong = lt.AdaMod(others.parameters(), **arguments)
         states = get_optimizer_state_dict(others, wrong)
         dcp.load({"optimizer": states}, checkpoint_id=folder)
@@ -245,20 +227,24 @@ def whole(world, folder):
 
 @unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")
 class Sharded(unittest.TestCase):
-    def setUp(self):
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    def folder(self):
+        found = tempfile.TemporaryDirectory()
+        self.addCleanup(found.cleanup)
+        return f"{found.name}/checkpoint"
 
     def test_training(self):
-        run((2, training))
+        run(training)
 
     def test_whole_parameters(self):
-        run((2, gathered))
+        run(gathered)
 
     def test_checkpoints(self):
-        run((2, save), (2, load), (1, load))
+        folder = self.folder()
+        run(partial(save, folder), partial(load, folder))
+        run(partial(load, folder), world=1)
 
     def test_checkpoints_of_whole_parameters(self):
-        run((2, whole))
+        run(partial(whole, self.folder()))
 
 
 if __name__ == "__main__":

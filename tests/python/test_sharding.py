@@ -6,7 +6,6 @@ SPDX-License-Identifier: MIT
 
 import copy
 import importlib.util
-import os
 import pickle
 import tempfile
 import unittest
@@ -18,7 +17,8 @@ import libadamod.torch as lt
 import torch
 import torch.distributed as dist
 from libadamod.torch import devices, sharding
-from test_distributed import HAS_FULLY_SHARD, WORLD, run
+from processes import WORLD, run
+from test_distributed import HAS_FULLY_SHARD
 from torch import nn
 
 HAS_DTENSOR = importlib.util.find_spec("torch.distributed.tensor") is not None
@@ -438,30 +438,17 @@ def zero_prodigy(rank):
     lt.Prodigy(network().parameters()).step()  # beside it, it is as ever
 
 
-def sharded(rank):
-    parts = (every_rule, cautious, other_meshes, among_others, checkpoints, scaled, element_wise, refused)
-    for part in (*parts, fully_shard_2, flattened):
-        part(rank)
-
-
-def zero(rank):
-    zero_redundancy(rank)
-    zero_prodigy(rank)
-
-
 @unittest.skipUnless(dist.is_available() and dist.is_gloo_available(), "this PyTorch has no gloo")
 class Sharding(unittest.TestCase):
-    """Each test is one pair of processes, which takes seconds to start."""
-
-    def setUp(self):
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    """Each test is one pair of processes."""
 
     @unittest.skipUnless(HAS_FULLY_SHARD and HAS_DTENSOR, "this PyTorch has no fully_shard")
     def test_sharded(self):
-        run(sharded)
+        parts = (every_rule, cautious, other_meshes, among_others, checkpoints, scaled, element_wise, refused)
+        run(*parts, fully_shard_2, flattened)
 
     def test_zero_redundancy_optimizer(self):
-        run(zero)
+        run(zero_redundancy, zero_prodigy)
 
 
 @unittest.skipUnless(HAS_DTENSOR and dist.is_gloo_available(), "this PyTorch has no DTensors or no gloo")

@@ -108,6 +108,87 @@ class Caution(unittest.TestCase):
             lambda p: timm.optim.SGDW(p, lr=1e-2, momentum=0.9, weight_decay=0, caution=True),
         )
 
+    def test_checkpoints(self):
+        """A run that timm began goes on here as it would there."""
+        decayed = dict(lr=1e-2, weight_decay=0.1)
+        for ours, theirs, arguments in (
+            (lt.AdamW, timm.optim.AdamWLegacy, decayed),
+            (lt.AdamW, timm.optim.AdamWLegacy, dict(decayed, amsgrad=True)),
+            (lt.Adam, timm.optim.AdamWLegacy, decayed),
+            (lt.Lion, timm.optim.Lion, decayed),
+            (lt.SGD, timm.optim.SGDW, dict(decayed, momentum=0.9)),
+            (lt.SGD, timm.optim.SGDW, dict(decayed, momentum=0.9, nesterov=True)),
+        ):
+            after = {}
+            for caution in (True, False):
+                others = make_params((300, 7), (5,), (40,), dtype=torch.float64)
+                other = theirs(others, caution=caution, **arguments)
+                for t in range(1, 11):
+                    set_grads(others, t)
+                    other.step()
+                params = clones(others)
+                one = ours(params)
+                one.load_state_dict(other.state_dict())
+                with self.subTest(theirs=theirs.__name__, caution=caution, **arguments):
+                    self.assertIs(one.param_groups[0]["cautious"], caution)
+                    self.assertNotIn("caution", one.param_groups[0])
+                    for t in range(11, 31):
+                        set_grads(params, t)
+                        set_grads(others, t)
+                        one.step()
+                        other.step()
+                    for p, q in zip(params, others):
+                        self.assertLess(float((p - q).detach().abs().max()), 1e-11)
+                after[caution] = params
+            self.assertFalse(torch.allclose(after[True][0], after[False][0], rtol=1e-6))
+
+    def test_checkpoints_of_another_formula(self):
+        for ours, theirs in (
+            (lt.NAdam, timm.optim.NAdamW),  # it masks what it keeps
+            (lt.AdamW, timm.optim.NAdamW),
+            (lt.Adan, timm.optim.Adan),
+            (lt.ADOPT, timm.optim.Adopt),
+            (lt.LAMB, timm.optim.Lamb),
+            (lt.LaProp, timm.optim.LaProp),
+        ):
+            others = make_params((30, 7), dtype=torch.float64)
+            other = theirs(others, lr=1e-2, caution=True)
+            set_grads(others, 1)
+            other.step()
+            with self.subTest(theirs.__name__), self.assertRaises((ValueError, TypeError)) as caught:
+                ours(clones(others)).load_state_dict(other.state_dict())
+            self.assertNotIn("\n", str(caught.exception))
+
+
+@unittest.skipUnless(timm, "there is no timm")
+class LaProp(unittest.TestCase):
+    def far(self):
+        """How far from timm a run is after 20 updates here that timm began, without caution."""
+        others = make_params((300, 7), (5,), dtype=torch.float64)
+        other = timm.optim.LaProp(others, lr=1e-2)
+        for t in range(1, 11):
+            set_grads(others, t)
+            other.step()
+        params = clones(others)
+        one = lt.LaProp(params)
+        one.load_state_dict(other.state_dict())
+        for t in range(11, 31):
+            set_grads(params, t)
+            set_grads(others, t)
+            one.step()
+            other.step()
+        return max(float((p - q).detach().abs().max()) for p, q in zip(params, others))
+
+    def test_checkpoints(self):
+        """timm 1.0.31 has 1 - beta2^t in PyTorch's default type, and rounds it in every update."""
+        before = torch.get_default_dtype()
+        self.addCleanup(torch.set_default_dtype, before)
+        torch.set_default_dtype(torch.float64)
+        self.assertLess(self.far(), 1e-11)
+        torch.set_default_dtype(torch.float32)
+        # 30 roundings of 2^-24 of it, half of them in the root, in 20 steps of a few times lr
+        self.assertLess(self.far(), 20 * 3e-2 * 15 * 2**-24)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -519,13 +519,16 @@ static void step_adan(ref_state *s, double *p, const double *g, const ref_option
 
 /* LAMB: You et al., arXiv 1904.00962, Algorithm 2 with phi(z) = z; a ratio with a norm that is 0 is 1.
  *
- *   u = (m / bc1) / (sqrt(v / bc2) + eps) + weight_decay p,  p -= lr |p| / |u| u */
+ *   u = (m / bc1) / (sqrt(v / bc2) + eps) + weight_decay p,  p -= lr |p| / |u| u
+ *
+ * Independent decay is not in u: it acts before, as in other rules. */
 static void step_lamb(ref_state *s, double *p, const double *g, const ref_options *o) {
     double t = (double)s->t, bc1 = 1, bc2 = 1, *u = s->u, pp = 0, uu = 0;
     double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
     if (o->bias_correction) bc1 = 1 - pow(o->beta1, t), bc2 = 1 - pow(o->beta2, t);
-    double decay = o->decay == REF_DECAY_DECOUPLED ? o->lr : o->decay == REF_DECAY_INDEPENDENT;
+    double decay = o->decay == REF_DECAY_DECOUPLED ? o->lr : 0;
     for (int64_t i = 0; i < s->count; i++) {
+        if (o->decay == REF_DECAY_INDEPENDENT) p[i] -= o->weight_decay * p[i];
         moments(s, i, g[i], o->beta1, o->beta2);
         u[i] = bounded(s, i, o->lr / (sqrt(v[i] / bc2) + o->eps), o) * (m[i] / bc1) + decay * o->weight_decay * p[i];
         pp += p[i] * p[i];

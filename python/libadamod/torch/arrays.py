@@ -69,13 +69,12 @@ def _without_values(t: Tensor) -> str:
 
 
 def has_nonzero(t: Tensor) -> bool:
-    """Of a DTensor all processes get the same answer."""
+    """Of a DTensor, in this process's part."""
     if t.is_nested or t.is_meta or is_fake(t):
         return True  # refused in the step
     if not t.numel() or t.layout is not torch.strided:
         return bool(t.numel())
-    found: Any = (t.detach() != 0).any() if not is_distributed(t) else t.detach().abs().sum()
-    return bool(found.full_tensor() if is_distributed(found) else found)
+    return bool((local(t.detach()) != 0).any())
 
 
 def _contiguous(shape: Sequence[int]) -> Tuple[int, ...]:
@@ -163,7 +162,7 @@ def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) 
         states = map(state.__getitem__, names)
         addresses = map(_data_ptr, map(local, states) if sharded else states)
         return (p.data_ptr(), p.stride(), p.numel(), p.dtype, *addresses)
-    except (KeyError, TypeError):  # a state is missing, or is no tensor
+    except (KeyError, TypeError, RuntimeError):  # a state is missing, is no tensor, or has no memory
         return None
 
 
@@ -206,11 +205,15 @@ class Arrays:
         self.index = index
         self.first = first  # how many parameters the groups before have
         self.params = list(params)
+        for i, p in enumerate(self.params):
+            if not isinstance(p, Tensor):
+                raise TypeError(f"parameter {i} of group {index} is {type(p).__name__}, expected a tensor")
         self.names: Sequence[str] = ()
         self.spans = (_c.Span * len(self.params))()
         self.rows = list(self.spans)
         self.sharded = [is_distributed(p) for p in self.params]
         self.spread = [sharded and is_spread(p) for p, sharded in zip(self.params, self.sharded)]
+        self.has_spread = any(self.spread)
         self.offload = False  # states are in host memory; see host.py
         self.together = False  # all of the optimizer's are updated whole, since some are spread: the rule couples them
         self.gathers: List[int] = []  # in this step; of these the arrays here have only been checked
@@ -371,7 +374,7 @@ class Arrays:
                     self.relinked, self.links[i] = True, None  # a handle would take its old memory for used
                 continue
             state = states[p]
-            if sharded and self._is_gathered(i):
+            if sharded and self.is_gathered(i):
                 row.grad, self.links[i] = None, None
                 self._gather(i, p, g, state)
                 continue
@@ -524,13 +527,16 @@ class Arrays:
         link.grad_stride, link.grad_dtype = link.stride, p.dtype
         # What goes through a copy is written by PyTorch itself.
         link.touch = p.detach().as_strided((0,), (1,), 0) if link.in_place else torch.empty(0, device=p.device)
-        link.updates = counts.Updates(state.get("step"), self._steps(i, state), functools.partial(self._new_count, i))
+        steps = self._steps(i, state)
+        link.updates = counts.Updates(state.get("step"), steps, functools.partial(self._new_count, i))
         state["step"] = link.updates.tensor
 
         row = self.rows[i]
         if not link.in_place:
             link.copy = torch.empty_strided(p.shape, link.stride, dtype=p.dtype, device=p.device)
         row.param = p.data_ptr() if link.in_place else link.copy.data_ptr()
+        if link.count and not p.data_ptr():
+            raise RuntimeError(f"the memory of {self.name(i)} was freed")
         row.param_type = row.grad_type = _TYPES[real]
         row.count = link.count
         row.ndim = p.dim() if shaped else 0
@@ -560,7 +566,9 @@ class Arrays:
         begins = is_new(link.state)
         for spec, wanted in self._wanted(p, link.stride):
             t = self._state(i, link, spec, wanted, begins)
-            row.state[spec.place] = local(t).data_ptr()
+            row.state[spec.place] = address = local(t).data_ptr()
+            if not address and local(t).numel():
+                raise RuntimeError(f"the memory of {spec.name} of {self.name(i)} was freed")
             names.append(spec.name)
             if dtype is torch.uint8:
                 names.append(q8.scale_name(spec.name))
@@ -617,6 +625,8 @@ class Arrays:
     def _steps(self, i: int, state: Dict[str, Any]) -> int:
         """Updates done so far: a tensor, an int in older checkpoints and other packages, nothing in PyTorch's SGD
         and Muon, nor in others' Lion, whose formulas do not ask."""
+        if not isinstance(state, dict):
+            raise TypeError(f"the state of {self.name(i)} is {type(state).__name__}, expected a dict")
         steps = state.get("step")
         if steps is None and all(value is None for value in state.values()):
             return 0
@@ -625,9 +635,12 @@ class Arrays:
         if steps is None:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
         try:
-            count = int(steps)
+            value = steps.item() if isinstance(steps, Tensor) else steps
+            count = int(value)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             raise TypeError(f"step of {self.name(i)} is {steps!r}, expected a number") from None
+        if count != value:  # a string of digits too
+            raise ValueError(f"step of {self.name(i)} is {value!r}, expected a whole number")
         if not 0 <= count < counts.END:
             raise ValueError(f"step of {self.name(i)} is {count}, expected 0 <= step < 2**62")
         return count
@@ -638,6 +651,12 @@ class Arrays:
         if wanted is None or (wanted is torch.uint8 and p.numel() < self.values["min_8bit_size"]):
             return _COMPUTE.get(real, torch.float32)
         return wanted
+
+    def number_type(self, p: Tensor) -> torch.dtype:
+        """The type of real states while they are numbers: of a DTensor the same in all processes, where each has codes
+        of its part or not, as many elements as it has."""
+        dtype = self._state_dtype(p)
+        return _COMPUTE.get(p.dtype, torch.float32) if dtype is torch.uint8 else dtype
 
     def _wanted(self, p: Tensor, stride: Sequence[int]) -> Iterator[Tuple[_c.State, Wanted]]:
         """The states that the library needs for a parameter."""
@@ -659,11 +678,12 @@ class Arrays:
             state = states.get(p)
             if not state or is_lazy(p):
                 continue
-            here = p if self._is_gathered(i) else getattr(p, "_local_tensor", p)
+            here = p if self.is_gathered(i) else getattr(p, "_local_tensor", p)
             if _REAL.get(here.dtype, here.dtype) in _TYPES:  # otherwise the step says so
                 self._check_states(i, here, state)
 
-    def _is_gathered(self, i: int) -> bool:
+    def is_gathered(self, i: int) -> bool:
+        """Whether a step puts a parameter together, if it has a gradient. All processes have the same answer."""
         return self.spread[i] and self.needs_whole(self.params[i])
 
     def _check_states(self, i: int, p: Tensor, state: Dict[str, Any]) -> None:
@@ -691,11 +711,14 @@ class Arrays:
         here = getattr(found, "_local_tensor", found)
         if is_distributed(found) and not self.sharded[i]:
             raise TypeError(f"{self.name(i)} is not a DTensor, and {wanted.name} is one")
-        if is_distributed(found) and not self._is_gathered(i) and wanted.shared:  # it may be placed otherwise
+        if is_distributed(found) and not self.is_gathered(i) and wanted.shared:  # it may be placed otherwise
             self._check_shape(i, wanted._replace(shape=tuple(self.params[i].shape)), found)
         else:
             self._check_shape(i, wanted, found)
-        if here.layout is not torch.strided or (here.is_complex() != wanted.dtype.is_complex):
+        if here.is_meta and not local(self.params[i]).is_meta:
+            raise ValueError(f"{wanted.name} of {self.name(i)} is a meta tensor, which has no values")
+        number = here.is_floating_point() or here.is_complex() or here.dtype is torch.uint8  # codes in 8 bits
+        if here.layout is not torch.strided or not number or here.is_complex() != wanted.dtype.is_complex:
             raise TypeError(
                 f"{wanted.name} of {self.name(i)} is {here.dtype} in layout {here.layout}, "
                 f"expected a dense tensor of {wanted.dtype}"
@@ -823,7 +846,7 @@ class Arrays:
         if g.device != p.device:
             raise RuntimeError(f"{self.name(i)} is on {p.device}, and its gradient on {g.device}")
         if _REAL.get(g.dtype, g.dtype) not in _TYPES or (g.dtype in _REAL) != (p.dtype in _REAL):
-            expected = "a complex type" if p.dtype in _REAL else "a type of floating-point numbers"
+            expected = "a complex type" if p.dtype in _REAL else "float32, float64, bfloat16 or float16"
             raise TypeError(f"{self.name(i)} has a gradient of {g.dtype}, expected {expected}")
 
     def _fit_grad(self, i: int, p: Tensor, g: Tensor, link: Link) -> Tensor:

@@ -6,7 +6,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from torch import Tensor
 
@@ -40,6 +40,7 @@ class Telling(NamedTuple):
     foreign: Tuple[str, ...] = ()  # options that other packages save, and the class does not have
     ported: bool = False  # pytorch_optimizer, whose checkpoints have weight_decouple, computes the same
     states: Tuple[str, ...] = ()  # states that other packages save, and the class does not have
+    caution: bool = False  # timm's caution is cautious here
 
 
 def is_ours(group: Group) -> bool:
@@ -62,7 +63,7 @@ def other_formula(
     if group.get("cautious") and not is_ours(group):  # pytorch_optimizer's steps go as far as if one element more moved
         return f"it was saved with cautious={group['cautious']}, a formula that {rule} does not have here"
     for key in group:
-        if key in before or key in telling.foreign:
+        if key in before or key in telling.foreign or (key == "caution" and telling.caution and "cautious" in before):
             continue
         if key in _SWITCHES and bool(group[key]) is not _SWITCHES[key]:
             return f"it was saved with {key}={group[key]}, a formula that {rule} does not have here"
@@ -97,8 +98,11 @@ def decay_in_other_words(group: Group) -> None:
     fixed = "independent" if group.pop("fixed_decay", False) else "decoupled"  # pytorch_optimizer's
     if "weight_decouple" in group:
         group.setdefault("decay", fixed if group.pop("weight_decouple") else "l2")
-    if group.pop("caution", None) is not None:  # timm's, which all decouple it
+    caution = group.pop("caution", None)
+    if caution is not None:  # timm's, which all decouple it
         group.setdefault("decay", "decoupled")
+    if caution:
+        group["cautious"] = True
 
 
 def need_decay(group: Group, *telling: str) -> None:
@@ -107,10 +111,33 @@ def need_decay(group: Group, *telling: str) -> None:
         raise ValueError("it does not tell how weight_decay acts: set decay in it to 'l2' or 'decoupled'")
 
 
+def check_form(saved: Any, groups: Sequence[Group]) -> None:
+    """Refuses what is no checkpoint of an optimizer with these groups, where PyTorch does not say what is wrong."""
+    for key, kind, name in (("state", Mapping, "a dict"), ("param_groups", (list, tuple), "a list")):
+        if key not in saved:
+            raise ValueError(f"the checkpoint has no {key}: expected what state_dict() of an optimizer returns")
+        if not isinstance(saved[key], kind):
+            raise TypeError(f"{key} of the checkpoint is {type(saved[key]).__name__}, expected {name}")
+    for key, state in saved["state"].items():
+        if not isinstance(state, dict):
+            raise TypeError(f"the state of parameter {key} is {type(state).__name__}, expected a dict of tensors")
+    for index, group in enumerate(saved["param_groups"]):
+        if not isinstance(group, Mapping):
+            raise TypeError(f"group {index} of the checkpoint is {type(group).__name__}, expected a dict")
+        if not isinstance(group.get("params"), (list, tuple)):
+            raise ValueError(f"group {index} of the checkpoint has no list of params")
+    ids = [i for group in saved["param_groups"] for i in group["params"]]
+    for i, p in zip(ids, [p for group in groups for p in group["params"]]):
+        for name, value in saved["state"].get(i, {}).items():
+            if name != "step" and isinstance(value, Tensor) and value.is_meta and not p.is_meta:
+                raise ValueError(f"{name} of parameter {i} is a meta tensor, which has no values")
+
+
 def whole(steps: Any) -> Any:
-    """Updates as an int; what is no number stays, for who can name the parameter that has it."""
+    """Updates as an int; what is no whole number stays, for who can name the parameter that has it."""
     try:
-        return int(steps)
+        value = steps.item() if isinstance(steps, Tensor) else steps
+        return int(value) if not isinstance(value, str) and int(value) == value else steps
     except (TypeError, ValueError, OverflowError, RuntimeError):
         return steps
 

@@ -33,7 +33,7 @@ class Clipped(NamedTuple):
 def check(value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # the last of tensors without a value
         raise TypeError(f"clip_norm is {value!r}, expected a number") from None
     if not number > 0:
         raise ValueError(f"clip_norm is {number:g}, expected 0 < clip_norm <= inf")
@@ -81,25 +81,28 @@ def _numbers(g: Tensor) -> Tensor:
     return torch.view_as_real(g.resolve_conj()) if g.is_complex() else g
 
 
-def _norm(params: Sequence[Tensor], group: Any) -> Tensor:
-    """The global norm, which all processes come to; those that have a parameter whole have it alike."""
-    device = local(params[0]).device if params else torch.device("cpu")
-    if not params and group is not None and dist.get_backend(group) == "nccl":
+def _divided(p: Any) -> Tuple[Any, ...]:
+    """The mesh of a DTensor, and its dimensions that divide it."""
+    if not is_distributed(p):
+        return (None,)
+    return (p.device_mesh, *(dim for dim, place in enumerate(p.placements) if not place.is_replicate()))
+
+
+def _norm(every: Sequence[Tensor], params: Sequence[Tensor], group: Any) -> Tensor:
+    """The global norm, which all processes come to; those that have a parameter whole have it alike. every: those without
+    a gradient too, because other processes may have one of their parts."""
+    device = local(every[0]).device if every else torch.device("cpu")
+    if not every and group is not None and dist.get_backend(group) == "nccl":
         device = torch.device("cuda", torch.cuda.current_device())
-    sums: Dict[Tuple[Any, ...], Tuple[Any, Tensor]] = {}  # of squares, by the mesh and its dimensions that divide
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    sums = {_divided(p): total.clone() for p in every}  # of squares
     for p in params:
         d: Any = p
         g = d.grad
-        mesh, dims = None, []
-        if is_distributed(d):
-            mesh = d.device_mesh
-            g = g if same_place(d, g) else g.redistribute(mesh, d.placements)
-            dims = [dim for dim, place in enumerate(d.placements) if not place.is_replicate()]
-        square = torch.linalg.vector_norm(_numbers(g), dtype=torch.float64).square().to(device)
-        key = (id(mesh), *dims)
-        sums[key] = mesh, sums[key][1] + square if key in sums else square
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    for (_, *dims), (mesh, square) in sums.items():
+        if is_distributed(d) and not same_place(d, g):
+            g = g.redistribute(d.device_mesh, d.placements)
+        sums[_divided(p)] += torch.linalg.vector_norm(_numbers(g), dtype=torch.float64).square().to(device)
+    for (mesh, *dims), square in sums.items():
         for dim in dims:
             dist.all_reduce(square, group=mesh.get_group(dim))
         total = total + square
@@ -114,7 +117,8 @@ def clipped(groups: Sequence[Arrays], clip_norm: float, scaling: Scaling, group:
     if clip_norm == math.inf:
         return Clipped(scaling, math.inf)
     params = _with_grads(groups)
-    apart = group is not None or any(map(is_distributed, params))
+    every = [p for arrays in groups for p in arrays.params]
+    apart = group is not None or any(map(is_distributed, every))
     handles = {(link.device, a.hyper.rule, a.values["seed"]) for a in groups for link in a.active if link.device}
     on_host = any(link.device is None for arrays in groups for link in arrays.active)
     if not apart and len(handles) == 1 and not on_host:
@@ -126,6 +130,6 @@ def clipped(groups: Sequence[Arrays], clip_norm: float, scaling: Scaling, group:
         least = min((_LEAST.get(p.dtype, 1e-37) for p in params), default=1.0)
         factor = max(clip_norm / norm, least) if norm > clip_norm else 1.0
         return Clipped(Scaling(base / factor, scaling.found_inf), math.inf)
-    norm_here = _norm(params, group)
+    norm_here = _norm(every, params, group)
     scale = torch.as_tensor(base, dtype=torch.float64).to(norm_here.device)
     return Clipped(Scaling(scale * (norm_here / scale / clip_norm).clamp(min=1), scaling.found_inf), math.inf)

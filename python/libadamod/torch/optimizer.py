@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import threading
 from typing import (
     Any,
     Callable,
@@ -16,6 +17,7 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    Mapping,
     Optional,
     Sequence,
     Tuple,
@@ -29,13 +31,13 @@ from torch import Tensor
 
 from .. import _c
 from . import checkpoints, clipping, counts, host, q8, whole
-from .arrays import Arrays, check_groups, device_of, has_nonzero
+from .arrays import Arrays, check_groups, device_of, has_nonzero, is_fake
 from .coupled import Coupled
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, check_group, check_of_bound, taken
 from .rates import Histogram, histogram, merged, local_real
 from .settled import Remembered
-from .sharding import zero_group
+from .sharding import is_anywhere, zero_group
 
 # Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
 _LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
@@ -51,11 +53,40 @@ def numbers(key: str, value: Any, count: int) -> Tuple[float, ...]:
     """An option that is several numbers."""
     try:
         found = tuple(float(x) for x in value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # the last of tensors without a value
         found = ()
     if len(found) != count:
         raise ValueError(f"{key} is {value!r}, expected {count} numbers")
     return found
+
+
+def _number(key: str, value: Any) -> Any:
+    """An option that is one number, as a float unless it is one that Python has, or on a GPU: others, such as numpy's, may
+    change in place. What is no number stays, for who can name what was expected."""
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise ValueError(f"{key} is a tensor of {value.numel()} elements, expected one")
+        if value.is_complex():
+            raise TypeError(f"{key} is a tensor of {value.dtype}, expected a number")
+        if value.is_meta or is_fake(value):
+            raise ValueError(f"{key} is a {'fake' if is_fake(value) else 'meta'} tensor, which has no value: expected a number")
+        return value if value.is_cuda else float(value)
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _check_params(params: Any) -> None:
+    """PyTorch names no argument where it cannot be iterated."""
+    try:
+        if not isinstance(params, Tensor):  # which PyTorch refuses itself
+            iter(params)
+    except TypeError:
+        what = ": use its parameters()" if isinstance(params, torch.nn.Module) else ""
+        raise TypeError(f"params is {type(params).__name__}, expected tensors or dicts that define groups{what}") from None
 
 
 @functools.lru_cache(maxsize=None)
@@ -98,6 +129,9 @@ class Optimizer(torch.optim.Optimizer):
     # where fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
     _step_supports_amp_scaling = False
 
+    # Whether a step was taken that updates; all processes have the same answer.
+    _has_stepped = False
+
     # The processes that have the other parameters, where ZeroRedundancyOptimizer made this optimizer.
     _group: Any = None
 
@@ -116,6 +150,7 @@ class Optimizer(torch.optim.Optimizer):
             **self._of_some(defaults),
             **taken(type(self), common, _option_names(self.rule)),
         }
+        self._one_at_a_time = threading.RLock()  # steps of several threads would write through each other's addresses
         self._arrays: List[Arrays] = []
         self._states = Remembered()
         self._handles = Handles()
@@ -123,6 +158,7 @@ class Optimizer(torch.optim.Optimizer):
         self._coupled = Coupled(self._group)
         self._gathering = whole.Gathering()
         self._step_supports_amp_scaling = bool(common.get("fused"))
+        _check_params(params)
         super().__init__(params, defaults)
         check_of_bound(type(self), common, self.param_groups)
 
@@ -148,12 +184,7 @@ class Optimizer(torch.optim.Optimizer):
                 continue
             value = group[key]
             if len(names) == 1:
-                if isinstance(value, Tensor) and value.numel() != 1:
-                    raise ValueError(f"{key} is a tensor of {value.numel()} elements, expected one")
-                if isinstance(value, Tensor) and value.is_complex():
-                    raise TypeError(f"{key} is a tensor of {value.dtype}, expected a number")
-                on_cpu = isinstance(value, Tensor) and not value.is_cuda
-                values[names[0]] = float(value) if on_cpu else value
+                values[names[0]] = _number(key, value)
                 continue
             values.update(zip(names, numbers(key, value, len(names))))
         return values
@@ -162,6 +193,9 @@ class Optimizer(torch.optim.Optimizer):
         """Adds a parameter group. Options that it lacks are those of the constructor."""
         if isinstance(param_group, dict):  # PyTorch refuses what is not
             check_group(type(self), param_group, self.defaults)
+            if "params" not in param_group:
+                index, found = len(self.param_groups), ", ".join(map(str, param_group)) or "nothing"
+                raise ValueError(f"group {index} has no params, only {found}")
         super().add_param_group(param_group)
         index = len(self.param_groups) - 1
         self.param_groups[index].setdefault("step", 0)
@@ -175,17 +209,23 @@ class Optimizer(torch.optim.Optimizer):
     def _group_arrays(self, index: int, first: int) -> Arrays:
         """A group's arrays, with the options it has now."""
         group = self.param_groups[index]
+        if not hasattr(group["params"], "__len__"):
+            raise TypeError(f"group {index}: params is {type(group['params']).__name__}, expected a list")
         if index < len(self._arrays) and self._arrays[index].is_as_before(group, first):
             return self._arrays[index]
-        rule = self._rule(group)
         try:
-            values = self._options(group)
+            rule, values = self._rule(group), self._options(group)
+        except KeyError as error:
+            raise ValueError(f"group {index} has no {error}, an option of {type(self).__name__}") from None
         except (TypeError, ValueError) as error:
             raise type(error)(f"group {index}: {error}") from None
         known = index < len(self._arrays) and self._arrays[index].matches(rule, first, group["params"])
         arrays = self._arrays[index] if known else Arrays(rule, index, first, group["params"])
         arrays.names = group.get("param_names", ())
-        arrays.set_offload(bool(group.get("offload")))
+        offload = group.get("offload", False)
+        if offload not in (True, False):
+            raise TypeError(f"group {index}: offload is {offload!r}, expected True or False")
+        arrays.set_offload(bool(offload))
         try:
             arrays.set_options(values)
         except (TypeError, ValueError) as error:
@@ -230,27 +270,41 @@ class Optimizer(torch.optim.Optimizer):
         """
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise TypeError(f"closure is {closure!r}, expected a function")
             with torch.enable_grad():
                 loss = closure()
-        scaled = self._scaling(**scaling)
+        with self._one_at_a_time:
+            self._step(self._scaling(**scaling))
+        return loss
+
+    def _step(self, scaled: Scaling) -> None:
+        """After the closure."""
         if scaled.found_inf is not None and self._some_on_host() and float(scaled.found_inf) != 0:
-            return loss
+            return
         couples = _c.rule_info(self.rule).couples_arrays
         if couples and self._coupled.others:
             self._handles.read_steps()  # it asks for counts of updates
         groups = self._all_arrays()
-        makes_states = self._makes_states()
+        makes_states = self._makes_states(groups)
         same_states = self._states.holds(self.state)
-        for arrays in groups:
-            arrays.prepare(self.state, same_states)
+        try:
+            for arrays in groups:
+                arrays.prepare(self.state, same_states)
+            if not makes_states:
+                check_groups(groups)
+        except Exception:
+            self._gathering.agree(groups, self.state, failed=True)
+            raise
+        self._gathering.agree(groups, self.state)
         if makes_states:
             for arrays in groups:
                 arrays.leave()
             self._gathering.make_states(groups, self.state)
-            return loss
+            return
         if not same_states:
             self._states.remember(self.state)
-        check_groups(groups)
+        self._has_stepped = True
         scaled, clip_norm = clipping.clipped(groups, clipping.of_groups(self.param_groups), scaled, self._group)
         coupled: Sequence[Arrays] = self._coupled.prepare(groups, scaled) if couples else ()
         handles = self._handles.prepare([*coupled, *groups], scaled, self._collecting, clip_norm)
@@ -269,22 +323,26 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             if group.get("count") == "group":
                 self._count_idle(group)
-        return loss
 
     def _some_on_host(self) -> bool:
         return any(device_of(p) is None for group in self.param_groups for p in group["params"])
 
-    def _makes_states(self) -> bool:
+    def _makes_states(self, groups: Sequence[Arrays]) -> bool:
         """Whether this step only creates states: torch.distributed.checkpoint takes one, with zero gradients and a
         learning rate of 0, where there are none. Such a step leaves the parameters alone, though independent decay and
         Adafactor do not depend on lr, and the states are those before the first step."""
-        if any(self.state.values()) or self._group is not None:  # another process may have some
+        begun = any(self.state.values())
+        spread = any(arrays.has_spread for arrays in groups)
+        if self._group is not None or (begun and not spread):  # another process may have some
             return False
         rates = [group.get("lr") for group in self.param_groups]
+        if spread and self._has_stepped and any(isinstance(lr, Tensor) and lr.is_cuda for lr in rates):
+            return False  # such a step has numbers of the host, and reading others would wait for the GPU
         if any(lr is None or float(lr) != 0 for lr in rates):
             return False
-        grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
-        return not any(map(has_nonzero, grads))
+        params = [p for group in self.param_groups for p in group["params"]]
+        begun = begun or any(has_nonzero(p.grad) for p in params if p.grad is not None)
+        return not (is_anywhere(begun, params) if spread else begun)
 
     def _count_idle(self, group: Dict[str, Any]) -> None:
         """An update of a group that came from a package where all of its parameters count together."""
@@ -329,7 +387,19 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             states = [self.state[p] for p in group["params"] if p in self.state]
             group["step"] = max((int(state.get("step", 0)) for state in states), default=0)
-        return q8.portable(super().state_dict())
+        params = [p for group in self.param_groups for p in group["params"]]
+        try:
+            saved = super().state_dict()
+        except KeyError:
+            known = set(map(id, params))
+            stray = [p for p in self.state if isinstance(p, Tensor) and id(p) not in known]
+            if not stray:
+                raise
+            raise ValueError(
+                f"there is a state of a tensor of shape {tuple(stray[0].shape)} that is in no group: "
+                f"where a parameter leaves its group, delete its state too"
+            ) from None
+        return q8.portable(saved, params)
 
     def _wait(self) -> None:
         """Until states in host memory are those of the last step."""
@@ -350,7 +420,7 @@ class Optimizer(torch.optim.Optimizer):
         if hasattr(self, "_handles"):
             self._handles.drop()
         else:
-            self._handles = Handles()
+            self._handles, self._one_at_a_time = Handles(), threading.RLock()
         super().__setstate__(state)
         self._arrays, self._states = [], Remembered()
         self._coupled = Coupled(self._group)
@@ -368,14 +438,20 @@ class Optimizer(torch.optim.Optimizer):
 
         A checkpoint of another optimizer, or of parameters with other shapes, is refused, and nothing changes.
         """
-        for key, state in state_dict["state"].items():
-            if not isinstance(state, dict):
-                raise TypeError(f"the state of parameter {key} is {type(state).__name__}, expected a dict of tensors")
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"the checkpoint is {type(state_dict).__name__}, expected what state_dict() returns")
         kept = {name: getattr(self, name) for name in ("state", "param_groups")}
         seen = [state_dict]
+
+        def see(_: Any, changed: Dict[str, Any]) -> None:
+            checkpoints.check_form(changed, self.param_groups)
+            seen.append(changed)
+
         hook = None
         if hasattr(self, "register_load_state_dict_pre_hook"):  # others may change what is loaded; this is the last
-            hook = self.register_load_state_dict_pre_hook(lambda _, changed: seen.append(changed))
+            hook = self.register_load_state_dict_pre_hook(see)
+        else:
+            see(self, state_dict)
         try:
             super().load_state_dict(state_dict)
             self._adopt(seen[-1], kept["param_groups"])
@@ -457,6 +533,8 @@ class Optimizer(torch.optim.Optimizer):
         collect_learning_rates.
         """
         n = len(self.param_groups)
+        if group is not None and not isinstance(group, int):
+            raise TypeError(f"group is {group!r}, expected its number")
         if group is not None and not 0 <= group < n:
             raise IndexError(f"group is {group}, expected 0 <= group < {n}")
         groups = range(n) if group is None else [group]

@@ -157,9 +157,18 @@ def check_group(cls: type, group: Mapping[str, Any], defaults: Mapping[str, Any]
     keys are a program's own."""
     known = _known(cls, defaults)
     for name in group:
-        if name not in defaults and name not in OF_OTHERS and _is_misspelt(known, name):
+        if isinstance(name, str) and name not in defaults and name not in OF_OTHERS and _is_misspelt(known, name):
             raise TypeError(f"{cls.__name__} has no option '{name}': {_hint(known, name)}")
+    _check_differentiable(cls, group)
     check_of_bound(cls, group, [defaults])
+
+
+def _check_differentiable(cls: type, options: Mapping[str, Any]) -> None:
+    if options.get("differentiable"):
+        raise ValueError(
+            f"{cls.__name__}: differentiable is {options['differentiable']}, expected False: "
+            f"autograd cannot differentiate a step"
+        )
 
 
 def check_of_bound(cls: type, options: Mapping[str, Any], groups: Iterable[Mapping[str, Any]]) -> None:
@@ -183,9 +192,5 @@ def taken(cls: type, common: Mapping[str, Any], options: Iterable[str]) -> Dict[
             hint = _hint(known, name)
             text = f": {hint}" if hint else f"; it has {', '.join(known[1:])}"
             raise TypeError(f"{cls.__name__} has no option '{name}'{text}")
-    if common.get("differentiable"):
-        raise ValueError(
-            f"{cls.__name__}: differentiable is {common['differentiable']}, expected False: "
-            f"autograd cannot differentiate a step"
-        )
+    _check_differentiable(cls, common)
     return {name: value for name, value in common.items() if name not in _IMPLEMENTATIONS}

@@ -10,7 +10,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Dict, Iterable, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -85,11 +85,20 @@ def _is_code(t: Any) -> bool:
     return isinstance(t, Tensor) and t.dtype is torch.uint8
 
 
-def portable(saved: Dict[str, Any]) -> Dict[str, Any]:
+def _of_all_processes(p: Tensor, state: Dict[str, Any]) -> Dict[str, Any]:
+    """The state of a DTensor as numbers, of the type that a process has whose part is too small for codes."""
+    dtype = p.dtype if p.dtype is torch.float64 else torch.float32
+    numbers = decoded(state)
+    return {name: t.to(dtype) if _is_code(state[name]) else t for name, t in numbers.items()}
+
+
+def portable(saved: Dict[str, Any], params: Sequence[Tensor]) -> Dict[str, Any]:
     """A state_dict in which the states of DTensors are numbers: so they can be gathered, and sharded otherwise. Groups
     say "q8" only where there are codes."""
     states = {
-        i: decoded(state) if any(_is_code(t) and hasattr(t, "_local_tensor") for t in state.values()) else state
+        i: _of_all_processes(params[i], state)
+        if any(_is_code(t) and hasattr(t, "_local_tensor") for t in state.values())
+        else state
         for i, state in saved["state"].items()
     }
     for group in saved["param_groups"]:

@@ -55,6 +55,7 @@ class Lion(Optimizer):
     """
 
     rule = "lion"
+    _telling = Telling(caution=True)
 
     def __init__(
         self,

@@ -82,9 +82,9 @@ class AdaMod(Optimizer):
         # Ports of the published package have three betas in place of beta3. Who saved no flavour knows none but the
         # published one, and adam_debias; a run must go on with the formula it had.
         group.setdefault("flavour", "adamd" if group.pop("adam_debias", False) else "published")
-        if len(group.get("betas", ())) == 3:
-            *betas, group["beta3"] = group["betas"]
-            group["betas"] = tuple(betas)
+        betas = group.get("betas")
+        if isinstance(betas, (list, tuple)) and len(betas) == 3:
+            group["betas"], group["beta3"] = tuple(betas[:2]), betas[2]
         super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
@@ -107,6 +107,7 @@ class Adam(Optimizer):
     """
 
     rule = "adam"
+    _telling = Telling(caution=True)
 
     def __init__(
         self,
@@ -213,7 +214,7 @@ class SGD(Optimizer):
     """
 
     rule = "sgd"
-    _telling = Telling(("momentum", "dampening", "nesterov"), ported=True)
+    _telling = Telling(("momentum", "dampening", "nesterov"), ported=True, caution=True)
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import sys
-from typing import Any, Container, Dict, Optional, Tuple
+from typing import Any, Container, Dict, Iterable, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -73,6 +73,33 @@ def shape_allows(t: Tensor, p: Tensor) -> bool:
     """Whether a state can be placed as its parameter is: it has a number for each element, or a queue of them."""
     shape: Tuple[int, ...] = tuple(p.shape)
     return tuple(t.shape) == shape or tuple(t.shape[1:]) == shape
+
+
+def most(t: Tensor, mesh: Any) -> Tensor:
+    """The largest numbers that a process of a mesh has; all of them come to it, in place."""
+    for dim, size in enumerate(tuple(mesh.shape)):
+        if size > 1:
+            dist.all_reduce(t, dist.ReduceOp.MAX, group=mesh.get_group(dim))
+    return t
+
+
+def meshes(params: Iterable[Tensor]) -> List[Tuple[Any, torch.device]]:
+    """The meshes that DTensors are spread over, in the order of the first on each: all processes have the same, with
+    gradients or without. And where numbers of their processes come together."""
+    found: Dict[Any, torch.device] = {}
+    for p in params:
+        d: Any = p
+        here = d._local_tensor if is_spread(d) else None
+        if here is not None and not here.is_meta and not hasattr(here, "fake_mode"):  # which no step takes
+            found.setdefault(d.device_mesh, here.device)
+    return list(found.items())
+
+
+def is_anywhere(fact: bool, params: Iterable[Tensor]) -> bool:
+    """Whether it is so in any process that has a part of one of the parameters; all of them come to it."""
+    for mesh, device in meshes(params):
+        fact = bool(most(torch.tensor(int(fact), device=device), mesh))
+    return fact
 
 
 class Stack:

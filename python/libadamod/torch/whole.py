@@ -12,6 +12,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 from . import q8
 from .arrays import Arrays, Link
 from .devices import Handles, Scaling, capturing
-from .sharding import Stack, gathered, is_distributed, placed, replicated, same_place, shape_allows
+from .sharding import Stack, gathered, is_distributed, meshes, most, placed, replicated, same_place, shape_allows
 
 States = Dict[Tensor, Dict[str, Any]]
 
@@ -33,13 +34,21 @@ def _is_alike(p: Tensor, t: Tensor) -> bool:
     return is_distributed(t) and t.shape == p.shape and same_place(p, t)
 
 
+def _typed(name: str, t: Any, dtype: torch.dtype) -> Any:
+    """A state that is spread, with the type that all processes gather it in."""
+    is_number = name not in ("step", "master") and is_distributed(t) and t.is_floating_point()
+    return t.to(dtype) if is_number and t.dtype is not dtype else t
+
+
 class Parts:
     """A parameter that is spread over processes, its gradient and its states, as whole tensors."""
 
-    def __init__(self, p: Tensor, grad: Tensor, state: Dict[str, Any]) -> None:
+    def __init__(self, p: Tensor, grad: Tensor, state: Dict[str, Any], dtype: torch.dtype) -> None:
+        """dtype: of states that are numbers. What a process has may be of another, where its part is small."""
         self.p, self.outer = p, state
-        state = q8.decoded(state, of_parts_only=True)
-        states = {name: t for name, t in state.items() if name != "step" and isinstance(t, Tensor)}
+        state = {name: _typed(name, t, dtype) for name, t in q8.decoded(state, of_parts_only=True).items()}
+        # In an order that all processes have, whatever happened to each before.
+        states = {name: state[name] for name in sorted(state) if name != "step" and isinstance(state[name], Tensor)}
         tensors = {_PARAM: p, **states, _GRAD: grad}
         alike = {name: t for name, t in tensors.items() if _is_alike(p, t)}
         types = dict.fromkeys(t.dtype for t in alike.values())
@@ -50,15 +59,16 @@ class Parts:
         self.grad = whole.pop(_GRAD)
         self.state: Dict[str, Any] = {**state, **whole}
         self.stacked = stacked
+        self.as_it_was = {name for name, t in states.items() if self.outer.get(name) is t}
 
     def take_apart(self) -> None:
         """Each process keeps its part of what was updated."""
-        in_place = {name for name, t in self.state.items() if self.stacked.get(name) is t}
+        in_place = {name for name, t in self.state.items() if self.stacked.get(name) is t and name in self.as_it_was}
         for stack in self.stacks:
             stack.take_apart(in_place | {_PARAM})
         for name in [name for name in self.outer if name not in self.state]:
             del self.outer[name]
-        for name, t in self.state.items():  # in the same order in all processes, which stack them next time
+        for name, t in self.state.items():
             if name not in in_place:
                 self.outer[name] = self._part(name, t)
 
@@ -88,7 +98,7 @@ class Whole(Arrays):
             if t is p or p.grad is None:
                 self.states[t] = states[p]
                 continue
-            parts = Parts(p, p.grad, states[p])
+            parts = Parts(p, p.grad, states[p], self.of.number_type(p))
             self.parts.append((t, parts))
             t.data = parts.param
             t.grad = parts.grad.to(t.dtype)
@@ -177,11 +187,54 @@ class Together:
             whole.take_apart()
 
 
+def _told(p: Tensor, state: Dict[str, Any]) -> str:
+    """What decides which collectives a process comes to for a parameter that is gathered, in words for a message."""
+    g: Any = p.grad
+    if g is None:
+        return "no gradient"
+    names = []
+    for name in sorted(name for name in state if name != "step" and isinstance(state[name], Tensor)):
+        scale, t = state.get(q8.scale_name(name)), state[name]
+        if name in map(q8.scale_name, state) and not is_distributed(t):
+            continue  # of this process's part, which is a matter of its size
+        names.append(f"{name} in 8 bits" if is_distributed(scale) else name)
+        names[-1] += f" on {tuple(t.placements)}" if is_distributed(t) and not same_place(p, t) else ""
+    where = f" on {tuple(g.placements)}" if is_distributed(g) and not same_place(p, g) else ""
+    states = f"states {', '.join(names)} after {int(state.get('step') or 0)} updates" if names else "no states"
+    return f"a gradient of {g.dtype}{where} and {states}"
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
+
+
 class Gathering:
     """The parameters of an optimizer that are gathered in its steps."""
 
     def __init__(self) -> None:
         self.known: Dict[Any, Together] = {}
+
+    def agree(self, groups: Sequence[Arrays], states: States, failed: bool = False) -> None:
+        """Before a step's first collective: that all processes have the same of the parameters that it gathers. Each would
+        wait for others that never come, or take their numbers for something else. So there is one small collective for
+        each mesh, in every step, whatever this process has. failed: it refuses the step, and says so to the others."""
+        gathers = [(a, i) for a in groups if a.has_spread for i in range(len(a.params)) if a.is_gathered(i)]
+        for mesh, device in meshes(a.params[i] for a, i in gathers):
+            here = [(a, i) for a, i in gathers if a.params[i].device_mesh == mesh]  # type: ignore[attr-defined]
+            told = [_told(a.params[i], states.get(a.params[i], {})) if not failed else "" for a, i in here]
+            digests = list(map(_digest, told))
+            row = torch.tensor([int(failed), *digests, *(-n for n in digests)], dtype=torch.int64, device=device)
+            any_failed, *largest = most(row, mesh).tolist()
+            if failed:
+                continue
+            if any_failed:
+                raise RuntimeError(f"another process of {mesh} refused this step: its message says why")
+            for (a, i), text, high, low in zip(here, told, largest, largest[len(here) :]):
+                if high != -low:
+                    raise RuntimeError(
+                        f"{a.name(i)} is sharded, and a step gathers it: all processes must have the same of it, and this "
+                        f"one has {text}, others have not"
+                    )
 
     def update(self, groups: Sequence[Arrays], states: States, scaling: Scaling, scale: float, collect: bool) -> None:
         """One update of the parameters that the groups have found to be gathered."""
