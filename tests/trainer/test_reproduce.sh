@@ -26,6 +26,7 @@ experiments:
     recipe: tiny.yaml
     measure: exact
     minutes: 60
+    samples: 200
     quick: {recipe: tiny.yaml, set: [train.steps=2]}
     methods:
       Adam: {set: [optimizer=adam], paper: 34.62}
@@ -136,6 +137,15 @@ reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $
 has page/tables/table1.md '| AdaMod | 0.0; 1 of 2 seeds; other data' ', data of another content than those of Adam'
 [ ! -e recorded/index.html ] || fail '--from writes into the recorded runs'
 
+
+# ---- fewer samples than the whole data have ----
+rm -rf recorded/numbers/adamod-seed-2
+sed 's/^    samples: 200/    samples: 800/' plan.yaml >more.yaml
+"$ADAMOD" reproduce --plan more.yaml --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
+has page/tables/table1.md '; 200 of 800 samples'
+"$ADAMOD" report runs/paper/numbers --record kept-numbers >out 2>err || fail "report --record has status $?: $(cat err)"
+has kept-numbers/adam-seed-1/data.json '"train_samples":200,'
+
 # ---- directories that are not what --from expects ----
 mkdir -p empty mixed/numbers mixed/other
 refused 1 'nowhere: No such file or directory' "$ADAMOD" reproduce --plan plan.yaml --from nowhere --out none
@@ -209,7 +219,7 @@ refused 1 'runs/paper/numbers/adam-seed-1 is a run of another recipe: model.d is
 sed 's/measure: exact/mesure: exact/' plan.yaml >broken.yaml
 refused 1 'broken.yaml:9: no such key: mesure; did you mean measure?' "$ADAMOD" reproduce --plan broken.yaml
 sed 's/optimizer.beta3=0.9\]/optimizer.beta3=9]/' plan.yaml >broken.yaml
-refused 2 'broken.yaml:24: beta3 0.9: ' "$ADAMOD" reproduce --plan broken.yaml --out other
+refused 2 'broken.yaml:25: beta3 0.9: ' "$ADAMOD" reproduce --plan broken.yaml --out other
 [ ! -e other ] || fail 'a broken plan makes a directory'
 touch file
 refused 1 'file' "$ADAMOD" reproduce --plan plan.yaml --from recorded --out file/page

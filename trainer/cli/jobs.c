@@ -187,3 +187,13 @@ int jobs_run(const jobs *j, int *status) {
     give_back_signals(&c.set, &c.before);
     return stopped;
 }
+
+bool jobs_ask(bool (*answer)(void)) {
+    int how = 0;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) _exit(answer() ? 0 : 1);
+    if (pid < 0) return false;
+    while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
+    return WIFEXITED(how) && WEXITSTATUS(how) == 0;
+}

@@ -7,6 +7,7 @@
 #include "study/study.h"
 #include "support/text.h"
 #include "tasks/tasks.h"
+#include "cli/jobs.h"
 #include "cli/make_runs.h"
 #include "cli/run_recipe.h"
 
@@ -99,13 +100,15 @@ static int take_changes(reproduction *x) {
     return x->set ? 0 : -1;
 }
 
+static bool has_gpu(void) { return experiment_cuda_status() == ADAMOD_OK; }
+
 /* Whether runs will use a GPU, for which the plan's minutes are meant. */
 static bool uses_gpu(const reproduction *x) {
     bool cpu = false;
     for (int i = 0; i < x->o.n_set; i++) {
         if (strncmp(x->set[i], "train.backend=", 14) == 0) cpu = strcmp(x->set[i] + 14, "cpu") == 0;
     }
-    return !cpu && experiment_cuda_status() == ADAMOD_OK;
+    return !cpu && jobs_ask(has_gpu);
 }
 
 /* --from makes no runs, so flags that say how have no meaning. */

@@ -127,6 +127,9 @@ void report_run_free(report_run *r);
 /* NULL: no such key. */
 const char *report_pairs_find(const report_pairs *pairs, const char *key);
 
+/* In data.json and report_run.data: the number of samples that a run trained with. */
+#define REPORT_TRAIN_SAMPLES "train_samples"
+
 /* Thins a curve to `most` points at most: the first, and means over windows with the same number of updates. */
 void report_series_thin(report_series *s, size_t most);
 

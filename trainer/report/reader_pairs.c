@@ -90,6 +90,10 @@ const char *reader_data(report_run *r, json_input *in) {
         if (strcmp(key, "parts") == 0) {
             for (bool one = json_input_enter(in, '['); one && !what; one = json_input_next(in, ']'))
                 what = pull_part(r, in);
+        } else if (strcmp(key, REPORT_TRAIN_SAMPLES) == 0) {
+            char number[32];
+            snprintf(number, sizeof number, "%.0f", json_input_number(in));
+            what = reader_add_pair(&r->data, key, number);
         } else json_input_skip(in);
     }
     if (!what) json_input_end(in);

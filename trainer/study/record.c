@@ -187,6 +187,8 @@ static int record_data(const record *r) {
     if (status <= 0) return status;
     json_input in = json_input_of(text, n);
     json_open(&j, '{');
+    const char *samples = report_pairs_find(&r->run.data, REPORT_TRAIN_SAMPLES);
+    if (samples) json_pair_number(&j, REPORT_TRAIN_SAMPLES, strtod(samples, NULL));
     json_key(&j, "parts");
     json_open(&j, '[');
     for (bool more = json_input_enter(&in, '{'); more; more = json_input_next(&in, '}')) {

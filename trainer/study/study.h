@@ -13,6 +13,7 @@
  *       set: [train.epochs=200]            in all its runs
  *       measure: accuracy                  a metric of the task, on the test data
  *       minutes: 5                         of one run
+ *       samples: 50000                     to train with, that the whole data have
  *       quick: {recipe: shapes.yaml, set: [train.epochs=2], minutes: 0.1}       what --quick runs instead
  *       methods:
  *         SGDM: {set: [optimizer=sgd, optimizer.lr=0.1], quick: [optimizer.lr=0.05], paper: {median: 94.48, mean: 94.52, std: 0.14}}
@@ -78,6 +79,7 @@ typedef struct study_experiment {
     char *measure;
     double minutes; /* 0: not known */
     int64_t seeds;  /* 0: the study's */
+    double samples; /* to train with, that the whole data have; 0: not known */
     study_quick quick;
     study_method *method;
     int n_methods;

@@ -36,7 +36,7 @@ typedef struct study_cell {
     int finished, diverged, going; /* how many */
     report_spread of;              /* what the experiment measures, over the finished runs, times the metric's scale */
     char length[64];               /* of another length than planned: "30 of 300 epochs"; "": not so */
-    char data[64];                 /* not of the data planned: "own files" (data.path), "other data"; "": not so */
+    char data[64];                 /* not of the data planned: "own files", "other data", "5 of 9 samples"; or "" */
     char keys[400];                /* all keys that are not as planned: "data.path=cifar, train.epochs=30" */
     bool validation;               /* measured on validation data, as there are no test data */
 } study_cell;

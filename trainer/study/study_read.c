@@ -222,6 +222,7 @@ static const shape experiments = {
         {"measure", read_text, TO(study_experiment, measure), .needed = true},
         {"minutes", read_number, TO(study_experiment, minutes)},
         {"seeds", read_seeds, TO(study_experiment, seeds)},
+        {"samples", read_number, TO(study_experiment, samples)},
         {"quick", read_section, TO(study_experiment, quick), .of = &quick},
         {"methods", read_many, MANY(study_experiment, method, n_methods), .of = &methods, .needed = true},
         {"sources", read_sources, .member = 0},

@@ -127,6 +127,19 @@ static bool has_same_data(const report_run *a, const report_run *b) {
     return true;
 }
 
+/* Notes runs that had another number of samples to train with than the whole data have. */
+static void compare_samples(const study_results *r, int experiment) {
+    const study_experiment *e = &r->s->experiment[experiment];
+    for (int i = 0; i < e->n_methods && e->samples > 0 && !r->o->quick; i++) {
+        study_cell *cell = &r->at[experiment][i];
+        for (int k = 0; k < cell->n; k++) {
+            const char *is = report_pairs_find(&cell->run[k].data, REPORT_TRAIN_SAMPLES);
+            if (is && strtod(is, NULL) != e->samples)
+                snprintf(cell->data, sizeof cell->data, "%.20s of %.0f samples", is, e->samples);
+        }
+    }
+}
+
 /* Notes runs of an experiment whose data have another content than those of its first run, whatever their recipes say. */
 static void compare_data(study_results *r, int experiment) {
     const study_experiment *e = &r->s->experiment[experiment];
@@ -148,6 +161,7 @@ static int read_experiment(study_results *r, int experiment, const source *in) {
         if (read_cell(r, (study_place){experiment, i}, in)) return -1;
     }
     compare_data(r, experiment);
+    compare_samples(r, experiment);
     return 0;
 }
 

@@ -73,7 +73,7 @@ const char *run_directory(const run *r);
 int run_describe(run *r, int n, const char *const (*pairs)[2]);
 
 /* Writes data.json. */
-int run_add_data(run *r, int n, const task_part *parts);
+int run_add_data(run *r, int64_t train_samples, int n, const task_part *parts);
 
 /* Numbers by name; NAN is left out. */
 enum { RUN_VALUES = 24 };

@@ -137,9 +137,10 @@ int run_write_task(const run *r) {
     return run_write_json(r, "task.json", &j);
 }
 
-int run_add_data(run *r, int n, const task_part *parts) {
+int run_add_data(run *r, int64_t train_samples, int n, const task_part *parts) {
     json j = {0};
     json_open(&j, '{');
+    json_pair_number(&j, "train_samples", (double)train_samples);
     json_key(&j, "parts");
     json_open(&j, '[');
     for (int i = 0; i < n; i++) {
