@@ -157,6 +157,36 @@ TEST(is_ref_for_a_context_of_1024) {
     CHECK(is_ref((attention_case){2, 128, .causal = true, .n = 1, .nq = {1024}, .kv_heads = 1}));
 }
 
+/* What the kernels by wgmma take: heads of 64 and 128, no dropout, sequences of 64 and more in the mean. Lengths at the ends of
+ * tiles of 64 and 128, none, and rows in no range; as many keys as queries, fewer and more. */
+TEST(is_ref_for_long_sequences_without_dropout) {
+    static const int sizes[] = {64, 128};
+    NEED_DEVICE();
+    for (int i = 0; i < 2; i++) {
+        for (int causal = 0; causal < 2; causal++) {
+            const int size = sizes[i];
+            CHECK(is_ref((attention_case){1, size, .causal = causal, .n = 1, .nq = {64}}));
+            CHECK(is_ref((attention_case){1, size, .causal = causal, .n = 1, .nq = {128}}));
+            CHECK(is_ref((attention_case){3, size, .causal = causal, .n = 2, .nq = {129, 127}}));
+            CHECK(is_ref((attention_case){2, size, .causal = causal, .n = 5, .nq = {1, -70, 0, 383, 65}}));
+            CHECK(is_ref((attention_case){4, size, .causal = causal, .n = 3, .nq = {200, -33, 91}, .kv_heads = 2}));
+            CHECK(is_ref((attention_case){3, size, .causal = causal, .n = 2, .nq = {63, 300}, .kv_heads = 1}));
+            CHECK(is_ref((attention_case){2, size, .causal = causal, .cross = true, .n = 4, .nq = {130, 3, 270, -9},
+                                          .nk = {300, 257, 64, -11}}));
+            CHECK(is_ref((attention_case){2, size, .causal = causal, .cross = true, .n = 2, .nq = {300, 150},
+                                          .nk = {70, 150}, .kv_heads = 1}));
+        }
+    }
+}
+
+/* More sequences than the list of tiles is made of at a time, and more tiles than a GPU has multiprocessors. */
+TEST(is_ref_for_many_long_sequences) {
+    attention_case a = {.heads = 2, .size = 64, .causal = true, .n = MOST};
+    NEED_DEVICE();
+    for (int i = 0; i < MOST; i++) a.nq[i] = (int)nn_below(12, (uint64_t)i, i % 7 == 3 ? 400 : 140);
+    CHECK(is_ref(a));
+}
+
 TEST(is_ref_for_more_sequences_than_a_block_has_threads) {
     attention_case a = {.heads = 2, .size = 32, .dropout = 0.1, .n = MOST};
     NEED_DEVICE();
@@ -232,6 +262,7 @@ TEST(heads_that_are_too_large_are_refused) {
 
 RUN_TESTS(ENTRY(is_ref_for_all_sizes_of_heads), ENTRY(is_ref_for_random_lengths), ENTRY(is_ref_for_long_sequences),
           ENTRY(is_ref_for_grouped_keys), ENTRY(is_ref_for_a_context_of_1024),
+          ENTRY(is_ref_for_long_sequences_without_dropout), ENTRY(is_ref_for_many_long_sequences),
           ENTRY(is_ref_for_more_sequences_than_a_block_has_threads), ENTRY(is_ref_when_decoding),
           ENTRY(of_nothing_is_nothing), ENTRY(is_ref_for_batches_of_real_models),
           ENTRY(heads_that_are_too_large_are_refused))

@@ -33,8 +33,25 @@ for task in translation images language gpt; do
         fail "$task: two ranks have the loss $(last_loss $task.ranks), one process $(last_loss $task.two)"
 done
 
+# On GPUs whose peak is known, GPT's runs record the share of it.
+! "$ADAMOD" info | grep -q 'NVIDIA [HA][12]00' || grep -q '"mfu":0\.' gpt/metrics.jsonl || fail "gpt: no mfu in metrics.jsonl"
+
 head -n 3 s.txt | "$ADAMOD" translate translation --device cuda >out 2>err || fail "translate: $(cat err)"
 [ "$(wc -l <out)" -eq 3 ] || fail "translate: $(cat out)"
+
+# Each run of a study or a comparison is a process of its own, in which CUDA works.
+cat >plan.yaml <<'END'
+title: A study on a GPU
+experiments:
+  shapes: {title: Shapes, recipe: images.yaml, measure: accuracy, minutes: 1, methods: {AdaMod: {}, Adam: {set: [optimizer=adam]}}}
+tables:
+  table1: {title: Accuracy, rows: [AdaMod, Adam], columns: [shapes]}
+END
+"$ADAMOD" reproduce --plan plan.yaml --out study --device cuda --seeds 1 >out 2>err || fail "reproduce: $(cat err)"
+grep -q '"backend":"cuda"' study/shapes/adam-seed-1/machine.json || fail "reproduce: $(cat out)"
+"$ADAMOD" compare images.yaml --vary optimizer=adamod,adam --out compared --device cuda >out 2>err ||
+    fail "compare: $(cat err)"
+
 "$ADAMOD" generate gpt --device cuda --prompt '3 4' --tokens 30 --temperature 0 >out 2>err || fail "generate: $(cat err)"
 [ "$(wc -w <out)" -eq 32 ] || fail "generate: $(cat out)"
 finish

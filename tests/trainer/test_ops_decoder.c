@@ -198,11 +198,14 @@ TEST(linear_cross_entropy_cpu_is_ref) {
     CHECK(entropy_is_ref(7, 5, 33, true, 0, 0));
     CHECK(entropy_is_ref(50, 16, 130, false, 0.1, 0));
     CHECK(entropy_is_ref(33, 24, 257, true, 0.1, 1e-3));
-    CHECK(entropy_is_ref(200, 64, 500, false, 0, 1e-4));
+    CHECK(fast() ? entropy_is_ref(70, 32, 300, false, 0, 1e-4) : entropy_is_ref(200, 64, 500, false, 0, 1e-4));
 }
 
 /* So many words that logits of all rows do not fit the workspace: 64 rows at a time. */
-TEST(linear_cross_entropy_cpu_is_ref_in_chunks) { CHECK(entropy_is_ref(66, 1, 520000, false, 0.1, 1e-4)); }
+TEST(linear_cross_entropy_cpu_is_ref_in_chunks) {
+    if (THREAD_SANITIZED) SKIP("threads meet in every chunk as they do in one, and 34 million logits take long");
+    CHECK(entropy_is_ref(66, 1, 520000, false, 0.1, 1e-4));
+}
 
 /* The sum of cross entropies that nn_cross_entropy gives for the same logits. */
 TEST(linear_cross_entropy_is_linear_then_cross_entropy) {

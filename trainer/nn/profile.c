@@ -8,6 +8,7 @@
 #include "nn/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { CALLS = 20, REPLAYS = 5, PEAK_SIZE = 8192 };
 
@@ -194,4 +195,36 @@ adamod_status nn_profile_peak(const nn_params *params, double *flops) {
     nn_graph_free(g);
     nn_params_free(own);
     return status;
+}
+
+/* Where a name begins with several of these, the first counts. */
+double nn_profile_data_sheet(const char *gpu) {
+    static const struct {
+        const char *name;
+        double teraflops;
+    } known[] = {{"NVIDIA GB200", 2500},
+                 {"NVIDIA B200", 2250},
+                 {"NVIDIA GH200", 989.4},
+                 {"NVIDIA H200", 989.4},
+                 {"NVIDIA H100 NVL", 835},
+                 {"NVIDIA H100 PCIe", 756},
+                 {"NVIDIA H100", 989.4},
+                 {"NVIDIA A100", 312},
+                 {"NVIDIA A10G", 70},
+                 {"NVIDIA A10", 125},
+                 {"NVIDIA L40S", 362},
+                 {"NVIDIA L40", 181},
+                 {"NVIDIA L4", 121},
+                 {"NVIDIA RTX A6000", 155},
+                 {"NVIDIA GeForce RTX 4090", 165.2},
+                 {"NVIDIA GeForce RTX 3090", 71}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strncmp(gpu, known[i].name, strlen(known[i].name)) == 0) return 1e12 * known[i].teraflops;
+    }
+    return 0;
+}
+
+double nn_profile_data_sheet_peak(const nn_plan *plan) {
+    const nn_device_params *on = plan->on_device;
+    return on && on->precision == NN_MIXED ? nn_profile_data_sheet(plan->f->info(on->device).name) : 0;
 }

@@ -1,4 +1,4 @@
-/* Attention over packed sequences, as ops/attention.c says.
+/* Attention over packed sequences, as ops/attention.c says. On a Hopper GPU, long ones are hopper/long_attention.cu's.
  *
  * A block takes TILE queries of a head of a sequence and goes over its keys, TILE at a time: scores, weights, sums of
  * values, without the scores ever leaving the block. Backward computes the weights again from what forward saved.
@@ -14,7 +14,9 @@
  *
  * If the sums over rows of gradients are asked for, each block of the first two kinds leaves its part of them: there is
  * a row [dq | dk | dv] for each sequence, and one for each group of blocks of the first kind that has all heads. */
+#include "nn/backend/cuda/attention_call.cuh"
 #include "nn/backend/cuda/attention_tile.cuh"
+#include "nn/backend/cuda/hopper/long_attention.h"
 
 enum {
     LONG_BLOCKS = 264, /* two for each multiprocessor of an H100 or H200 */
@@ -24,33 +26,6 @@ enum {
 /* Blocks that a multiprocessor can hold, as far as shared memory goes: what the registers are to allow. */
 template <typename T> constexpr int resident() { return sizeof(T) == 2 ? 5 : 2; }
 
-enum { ATTENTION_Q, ATTENTION_KV, ATTENTION_Q_RANGES, ATTENTION_K_RANGES }; /* as in ops/attention.h */
-
-/* One call: as nn_attention_view in ops/attention.h. */
-template <typename T> struct attention {
-    const T *q, *k, *v, *dy;
-    T *y, *dq, *dk, *dv;
-    float *saved;
-    const int2 *q_ranges, *k_ranges;
-    int64_t q_rows, k_rows, q_stride, k_stride, cols, k_cols; /* cols: of y; k_cols: of k, and of v */
-    int sequences, heads, size, group;                        /* group: heads that see the same keys */
-    bool causal, add_q, add_k, wide;
-    float scale;
-    drop dropout;
-    int longs;   /* blocks that share out the tiles of long sequences, a multiple of heads */
-    float *sums; /* NULL: they are not wanted */
-};
-
-static int64_t keys_of(const nn_call *c) {
-    return c->input[c->input[ATTENTION_KV].cols ? ATTENTION_KV : ATTENTION_Q].rows;
-}
-
-/* Heads that see the same keys. */
-static int group_of(const nn_call *c) {
-    const nn_attention_attributes *a = NN_ATTR(attention, c);
-    return a->kv_heads ? a->heads / a->kv_heads : 1;
-}
-
 static int long_blocks(const nn_call *c, bool backward) {
     const int heads = NN_ATTR(attention, c)->heads;
     const int64_t queries = c->input[ATTENTION_Q].rows, most = backward ? max(queries, keys_of(c)) : queries;
@@ -59,51 +34,9 @@ static int long_blocks(const nn_call *c, bool backward) {
     return heads < LONG_BLOCKS ? LONG_BLOCKS / heads * heads : heads;
 }
 
-static bool wants_sums(const nn_call *c) { return c->grad->row_sums[ATTENTION_Q] || c->grad->row_sums[ATTENTION_KV]; }
-
 /* Rows of sums. */
 static int64_t parts_of(const nn_call *c) {
     return c->input[ATTENTION_Q_RANGES].rows + long_blocks(c, true) / NN_ATTR(attention, c)->heads;
-}
-
-static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
-
-template <typename T> static attention<T> attention_of(const nn_call *c) {
-    const nn_array *q = &c->input[ATTENTION_Q], *kv = &c->input[ATTENTION_KV];
-    const bool packed = !kv->data; /* q is [q | k | v] */
-    attention<T> a = {};
-    a.cols = c->output[0].cols;
-    a.heads = NN_ATTR(attention, c)->heads;
-    a.size = (int)(a.cols / a.heads);
-    a.group = group_of(c);
-    a.k_cols = a.cols / a.group;
-    a.q = (const T *)q->data;
-    a.k = packed ? a.q + a.cols : (const T *)kv->data;
-    a.v = a.k + a.k_cols;
-    a.y = (T *)c->output[0].data;
-    a.dy = (const T *)c->grad->output[0];
-    a.saved = c->saved;
-    a.dq = (T *)c->grad->input[ATTENTION_Q];
-    a.dk = packed ? a.dq : (T *)c->grad->input[ATTENTION_KV];
-    if (packed && a.dk) a.dk += a.cols;
-    a.dv = a.dk ? a.dk + a.k_cols : NULL;
-    a.add_q = c->grad->accumulate[ATTENTION_Q];
-    a.add_k = c->grad->accumulate[packed ? ATTENTION_Q : ATTENTION_KV];
-    a.q_rows = q->rows;
-    a.k_rows = keys_of(c);
-    a.q_stride = q->cols;
-    a.k_stride = packed ? q->cols : kv->cols;
-    a.sequences = (int)c->input[ATTENTION_Q_RANGES].rows;
-    a.q_ranges = (const int2 *)c->input[ATTENTION_Q_RANGES].data;
-    a.k_ranges = (const int2 *)c->input[ATTENTION_K_RANGES].data;
-    a.causal = NN_ATTR(attention, c)->causal;
-    a.scale = (float)(1 / sqrt((double)a.size));
-    a.dropout = drop_of(c);
-    a.longs = long_blocks(c, a.dy != NULL);
-    a.sums = wants_sums(c) ? c->grad->partials : NULL;
-    a.wide = a.size % pack<T>::N == 0 && aligned(a.q) && aligned(a.k) && aligned(a.y) && aligned(a.dy) &&
-             aligned(a.dq) && aligned(a.dk);
-    return a;
 }
 
 /* ---- sequences ---- */
@@ -730,18 +663,31 @@ template <typename T> static void run_decode(const attention<T> &a, cudaStream_t
     if (blocks > 0) decode_kernel<T><<<blocks, THREADS, 0, stream>>>(a, lanes);
 }
 
+template <typename T> static attention<T> call_of(const nn_call *c) {
+    attention<T> a = attention_of<T>(c);
+    a.longs = long_blocks(c, a.dy != NULL);
+    return a;
+}
+
 template <typename T> static void run_forward(const nn_call *c) {
-    const attention<T> a = attention_of<T>(c);
+    const attention<T> a = call_of<T>(c);
+    if (long_attention_fits(c)) {
+        long_attention_forward(c);
+        return;
+    }
     /* As many sequences as queries: they have one query each. */
     if (a.sequences == a.q_rows && a.wide && !a.dropout.threshold) run_decode(a, stream_of(c));
     else run_tiles(a, stream_of(c));
 }
 
 template <typename T> static void run_backward(const nn_call *c) {
-    const attention<T> a = attention_of<T>(c);
-    run_tiles(a, stream_of(c));
+    const attention<T> a = call_of<T>(c);
+    const bool hopper = long_attention_fits(c);
+    if (hopper) long_attention_backward(c);
+    else run_tiles(a, stream_of(c));
     if (!wants_sums(c)) return;
-    const int64_t q_cols = c->input[ATTENTION_Q].cols, kv_cols = c->input[ATTENTION_KV].cols, n = parts_of(c);
+    const int64_t q_cols = c->input[ATTENTION_Q].cols, kv_cols = c->input[ATTENTION_KV].cols;
+    const int64_t n = hopper ? long_attention_parts(c) : parts_of(c);
     const int64_t stride = a.cols + 2 * a.k_cols;
     const nn_sum q = {a.sums, stride, n, q_cols, c->grad->row_sums[ATTENTION_Q], c->grad->accumulate_sums};
     const nn_sum kv = {a.sums + a.cols, stride, n, kv_cols, c->grad->row_sums[ATTENTION_KV], c->grad->accumulate_sums};
@@ -766,12 +712,16 @@ static adamod_status attention_prepare(const nn_call *c, void **prepared) {
 
 static size_t attention_partials(const nn_call *c) {
     const int64_t cols = c->output[0].cols;
-    return wants_sums(c) ? (size_t)(parts_of(c) * (cols + 2 * cols / group_of(c))) : 0;
+    const int64_t n = long_attention_fits(c) ? long_attention_parts(c) : parts_of(c);
+    return wants_sums(c) ? (size_t)(n * (cols + 2 * cols / group_of(c))) : 0;
 }
+
+static size_t attention_workspace(const nn_call *c) { return long_attention_fits(c) ? long_attention_workspace(c) : 0; }
 
 extern "C" {
 const nn_kernels nn_cuda_attention = {.forward = NN_BY_TYPE(output[0], run_forward),
                                       .backward = NN_BY_TYPE(output[0], run_backward),
+                                      .workspace = attention_workspace,
                                       .prepare = attention_prepare,
                                       .partials = attention_partials,
                                       .row_sums = 1u << ATTENTION_Q | 1u << ATTENTION_KV};

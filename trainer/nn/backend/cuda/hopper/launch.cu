@@ -30,17 +30,27 @@ bool hopper_is_here(void) {
            minor == 0 && encode();
 }
 
-bool make_tensor_map(CUtensorMap *map, const void *array, const tensor_map_shape &s) {
+static bool make_map(CUtensorMap *map, CUtensorMapDataType type, size_t bytes, CUtensorMapSwizzle swizzle,
+                     const void *array, const tensor_map_shape &s) {
     cuuint64_t size[4], stride[3];
     cuuint32_t box[4], element_strides[4] = {1, 1, 1, 1};
     for (int i = 0; i < 4; i++) {
         size[i] = (cuuint64_t)s.size[i];
         box[i] = (cuuint32_t)s.box[i];
-        if (i > 0) stride[i - 1] = (cuuint64_t)s.stride[i] * sizeof(bf16);
+        if (i > 0) stride[i - 1] = (cuuint64_t)s.stride[i] * bytes;
     }
-    return encode() && encode()(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)array, size, stride, box,
-                                element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    return encode() &&
+           encode()(map, type, 4, (void *)array, size, stride, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+bool make_tensor_map(CUtensorMap *map, const void *array, const tensor_map_shape &s) {
+    return make_map(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(bf16), CU_TENSOR_MAP_SWIZZLE_128B, array, s);
+}
+
+bool make_float_map(CUtensorMap *map, const float *array, int64_t cols, int64_t rows, int box) {
+    return make_map(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, sizeof(float), CU_TENSOR_MAP_SWIZZLE_NONE, array,
+                    {{cols, rows, 1, 1}, {1, cols, cols, cols}, {box, 1, 1, 1}});
 }
 
 bool make_image_map(CUtensorMap *map, const void *array, int64_t channels, int64_t stride, int64_t width,

@@ -92,6 +92,8 @@ typedef struct tensor_map_shape {
 bool hopper_is_here(void);
 /* With the 128-byte swizzle. false: TMA cannot address the array. */
 bool make_tensor_map(CUtensorMap *map, const void *array, const tensor_map_shape &s);
+/* A matrix of floats, without swizzle; a box has `box` columns of one row. */
+bool make_float_map(CUtensorMap *map, const float *array, int64_t cols, int64_t rows, int box);
 /* Images of width x width pixels, `stride` elements apart. A box has 64 channels of some rows of some images; in it, a row of
  * all images comes before the next row. */
 bool make_image_map(CUtensorMap *map, const void *array, int64_t channels, int64_t stride, int64_t width,

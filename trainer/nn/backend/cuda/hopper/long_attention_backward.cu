@@ -1,0 +1,355 @@
+/* The gradients of attention: dq for a tile of queries, dk and dv for a tile of keys. */
+#include "nn/backend/cuda/hopper/long_attention_parts.cuh"
+
+/* Keys of a block, for dq: with more columns accumulators leave room for fewer. */
+template <int D> constexpr int dq_keys() { return D == 64 ? 128 : 64; }
+
+/* ---- dq ---- */
+
+template <int D> struct dq_memory {
+    enum { KEYS = dq_keys<D>() };
+    bf16 q[ROWS * D], dy[ROWS * D];
+    struct {
+        bf16 k[KEYS * D], v[KEYS * D];
+    } stage[STAGES];
+    warp_rows out[CONSUMER_WARPS];
+    row_sums<D> sums;
+    uint64_t q_barriers[2], barriers[2 * STAGES];
+};
+
+template <int D>
+__device__ static inline void dq_produce(const work &w, dq_memory<D> &s, const pipeline<1> &q_pipe,
+                                         const pipeline<STAGES> &pipe) {
+    constexpr int KEYS = dq_memory<D>::KEYS;
+    pipeline_state<1> q_at;
+    pipeline_state<STAGES> at;
+#pragma unroll 1
+    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
+        const tile t = load_tile(w.tiles + i / w.a.heads);
+        const int head = (int)(i % w.a.heads), k_col = head / w.a.group * D;
+        const int blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
+        if (!t.there) return;
+        if (blocks == 0) continue;
+        const uint32_t barrier = q_pipe.producer_acquire(q_at, 2 * ROWS * D * sizeof(bf16));
+        load_rows<D>(smem_address(s.q), &w.q, head * D, t.q0 + t.first, ROWS, barrier);
+        load_rows<D>(smem_address(s.dy), &w.dy, head * D, t.q0 + t.first, ROWS, barrier);
+        q_at.advance();
+#pragma unroll 1
+        for (int b = blocks - 1; b >= 0; b--) {
+            const uint32_t full = pipe.producer_acquire(at, 2 * KEYS * D * sizeof(bf16));
+            load_rows<D>(smem_address(s.stage[at.stage].k), &w.k, k_col, t.k0 + b * KEYS, KEYS, full);
+            load_rows<D>(smem_address(s.stage[at.stage].v), &w.v, k_col, t.k0 + b * KEYS, KEYS, full);
+            at.advance();
+        }
+    }
+}
+
+/* Gradients of scores, in x: p (dp - dot), with p = 2^(scale x - log). n[half]: keys that are seen. */
+template <int KEYS>
+__device__ static inline void score_gradients(float (&x)[KEYS / 8][4], const float (&dp)[KEYS / 8][4],
+                                              const stat (&of)[2], float scale, bool mask, const int (&n)[2]) {
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) {
+        const int half = i / 2 % 2;
+        float &to = x[i / 4][i % 4];
+        to = exp2_fast(fmaf(to, scale, -of[half].log)) * (dp[i / 4][i % 4] - of[half].dot);
+        if (mask && col_of(i / 4) + i % 2 >= n[half]) to = 0;
+    }
+}
+
+template <int D>
+__device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const pipeline<1> &q_pipe,
+                                         const pipeline<STAGES> &pipe) {
+    constexpr int KEYS = dq_memory<D>::KEYS;
+    const int warpgroup = (int)threadIdx.x / WARPGROUP;
+    const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
+    const uint32_t q = smem_address(s.q) + offset, dy = smem_address(s.dy) + offset;
+    const float scale = w.a.scale * LOG2E;
+    pipeline_state<1> q_at;
+    pipeline_state<STAGES> at, done;
+#pragma unroll 1
+    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
+        const tile t = load_tile(w.tiles + i / w.a.heads);
+        const int head = (int)(i % w.a.heads);
+        const int blocks = t.there ? (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS : 0;
+        if (!t.there && !w.a.sums) return;
+        const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
+                              limit_of(w.a.causal, t, t.first + row_of(1))};
+        const int all_see = limit_of(w.a.causal, t, t.first + warpgroup * 64);
+        stat of[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const bool there = t.there && t.first + row_of(half) < t.nq;
+            of[half] = {INFINITY, 0};
+            if (there) of[half] = w.stat[head * stat_rows(w.a.q_rows) + t.q0 + t.first + row_of(half)];
+        }
+        float dq[D / 8][4] = {}, x[KEYS / 8][4], dp[KEYS / 8][4];
+        uint32_t ds[KEYS / 16][4];
+        if (blocks > 0) q_pipe.consumer_wait(q_at);
+#pragma unroll 1
+        for (int b = blocks - 1; b >= -1; b--) { /* the product of block b + 1, and the scores of block b */
+            fence_all(x, dp, dq, ds);
+            wgmma_fence();
+            if (b < blocks - 1) {
+                add_product<D, KEYS>(dq, ds, smem_address(s.stage[done.stage].k));
+                wgmma_commit_group();
+            }
+            if (b >= 0) {
+                pipe.consumer_wait(at);
+                scores<D, ROWS, KEYS>(x, q, smem_address(s.stage[at.stage].k));
+                scores<D, ROWS, KEYS>(dp, dy, smem_address(s.stage[at.stage].v));
+                wgmma_commit_group();
+            }
+            wgmma_wait_group<0>();
+            fence_all(x, dp, dq);
+            if (b < blocks - 1) pipe.consumer_release(done.stage), done.advance();
+            if (b < 0) break;
+            if (b == 0) q_pipe.consumer_release(0), q_at.advance();
+            at.advance();
+            const int n[2] = {limit[0] - b * KEYS, limit[1] - b * KEYS};
+            score_gradients<KEYS>(x, dp, of, scale, (b + 1) * KEYS > all_see, n);
+            narrow_all<KEYS>(ds, x);
+        }
+        finish<D>(dq, w.a.scale, t.there ? t.nq - t.first : 0);
+        if (w.a.sums) store_row_sums<D>(w.a.sums + i / w.a.heads * w.sums_stride + head * D, dq, s.sums);
+        const int row = t.first + (int)threadIdx.x / 32 * 16;
+        if (t.there)
+            store_result<D>(w.a.dq + (t.q0 + row) * w.a.q_stride + head * D, w.a.q_stride, t.nq - row, dq,
+                            s.out[threadIdx.x / 32]);
+    }
+}
+
+template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dq_kernel(const __grid_constant__ work w) {
+    dq_memory<D> &s = *reinterpret_cast<dq_memory<D> *>(smem + (smem_begin() - smem_address(smem)));
+    const pipeline<1> q_pipe(smem_address(s.q_barriers));
+    const pipeline<STAGES> pipe(smem_address(s.barriers));
+    if (threadIdx.x == 0) {
+        q_pipe.init(CONSUMER_WARPS);
+        pipe.init(CONSUMER_WARPS);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    grid_dependency_sync();
+    if (is_producer()) {
+        if (threadIdx.x == CONSUMERS * WARPGROUP) dq_produce<D>(w, s, q_pipe, pipe);
+    } else {
+        dq_consume<D>(w, s, q_pipe, pipe);
+    }
+}
+
+/* ---- dk and dv ---- */
+
+/* Scores are computed with a row for each key, so that weights and gradients of scores are, as they are, the first factors of
+ * dv = p^T dy and dk = ds^T q. */
+template <int D> struct dkv_memory {
+    bf16 k[ROWS * D], v[ROWS * D];
+    struct {
+        bf16 q[QUERIES * D], dy[QUERIES * D];
+    } stage[STAGES];
+    stat stats[STAGES][STATS_ROOM];
+    warp_rows out[CONSUMER_WARPS];
+    row_sums<D> sums;
+    uint64_t k_barriers[2], barriers[2 * STAGES];
+};
+
+template <int D>
+__device__ static inline void dkv_produce(const work &w, dkv_memory<D> &s, const pipeline<1> &k_pipe,
+                                          const pipeline<STAGES> &pipe) {
+    const int heads = w.a.heads / w.a.group;
+    pipeline_state<1> k_at;
+    pipeline_state<STAGES> at;
+#pragma unroll 1
+    for (int64_t i = blockIdx.x; i < w.n * heads; i += gridDim.x) {
+        const tile t = load_tile(w.tiles + i / heads);
+        const int head = (int)(i % heads);
+        const query_blocks blocks(w.a.causal, t);
+        if (!t.there) return;
+        if (blocks.begin >= blocks.end) continue;
+        const uint32_t barrier = k_pipe.producer_acquire(k_at, 2 * ROWS * D * sizeof(bf16));
+        load_rows<D>(smem_address(s.k), &w.k, head * D, t.k0 + t.first, ROWS, barrier);
+        load_rows<D>(smem_address(s.v), &w.v, head * D, t.k0 + t.first, ROWS, barrier);
+        k_at.advance();
+#pragma unroll 1
+        for (int q_head = head * w.a.group; q_head < (head + 1) * w.a.group; q_head++) {
+#pragma unroll 1
+            for (int b = blocks.begin; b < blocks.end; b++) {
+                const int row = t.q0 + b * QUERIES;
+                const uint32_t full = pipe.producer_acquire(at, 2 * QUERIES * D * sizeof(bf16) + STATS * sizeof(stat));
+                load_rows<D>(smem_address(s.stage[at.stage].q), &w.q, q_head * D, row, QUERIES, full);
+                load_rows<D>(smem_address(s.stage[at.stage].dy), &w.dy, q_head * D, row, QUERIES, full);
+                tma_load(smem_address(s.stats[at.stage]), &w.stats, {row / 2 * 4, q_head, 0, 0}, full);
+                at.advance();
+            }
+        }
+    }
+}
+
+/* Weights become p, and gradients of scores ds, both with a row for each key. mask: element (key, query) counts if
+ * query >= from[half] and query < n, counted from the block's first. */
+__device__ static inline void key_gradients(float (&x)[QUERIES / 8][4], float (&dp)[QUERIES / 8][4], const stat *stats,
+                                            float scale, bool mask, const int (&from)[2], int n) {
+#pragma unroll
+    for (int j = 0; j < QUERIES / 8; j++) {
+        const stat two[2] = {stats[col_of(j)], stats[col_of(j) + 1]};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float p = exp2_fast(fmaf(x[j][i], scale, -two[i % 2].log)), ds = p * (dp[j][i] - two[i % 2].dot);
+            const int query = col_of(j) + i % 2;
+            if (mask && (query < from[i / 2] || query >= n)) p = ds = 0;
+            x[j][i] = p;
+            dp[j][i] = ds;
+        }
+    }
+}
+
+/* A warp's 16 rows of a tile as the first factor of a product. */
+template <int D> __device__ static inline void load_factor(uint32_t (&to)[D / 16][4], const bf16 *from) {
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+        load_matrices(to[k], from + k / 4 * ROWS * SW128_COLS + swizzled(row, k % 4 * 2 + lane / 16));
+}
+
+template <int D>
+__device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const pipeline<1> &k_pipe,
+                                          const pipeline<STAGES> &pipe) {
+    constexpr bool REGISTERS = D == 64; /* k and v are in registers, which spares reads of shared memory */
+    constexpr bool LATER =
+        D == 64; /* a turn's products are computed with the next turn's scores: for 128 columns there are
+                                           not enough registers */
+    const int warpgroup = (int)threadIdx.x / WARPGROUP, heads = w.a.heads / w.a.group;
+    const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
+    const uint32_t k = smem_address(s.k) + offset, v = smem_address(s.v) + offset;
+    const float scale = w.a.scale * LOG2E;
+    pipeline_state<1> k_at;
+    pipeline_state<STAGES> at, done;
+#pragma unroll 1
+    for (int64_t i = blockIdx.x; i < w.n * heads; i += gridDim.x) {
+        const tile t = load_tile(w.tiles + i / heads);
+        const int head = (int)(i % heads);
+        if (!t.there && !w.a.sums) return;
+        const query_blocks blocks(w.a.causal, t);
+        const int a_head = t.there ? max(0, blocks.end - blocks.begin) : 0, n = a_head * w.a.group;
+        float dk[D / 8][4] = {}, dv[D / 8][4] = {}, x[QUERIES / 8][4], dp[QUERIES / 8][4];
+        uint32_t p[QUERIES / 16][4], ds[QUERIES / 16][4];
+        uint32_t k_factor[REGISTERS ? D / 16 : 1][4], v_factor[REGISTERS ? D / 16 : 1][4];
+        if (n > 0) k_pipe.consumer_wait(k_at);
+        if constexpr (REGISTERS) {
+            if (n > 0) {
+                load_factor<D>(k_factor, s.k);
+                load_factor<D>(v_factor, s.v);
+            }
+        }
+        /* The first query that sees the key of each of the thread's rows, and the one that sees all of the warpgroup's. */
+        const int shift = w.a.causal ? t.nk - t.nq : 1 << 30;
+        const int from[2] = {t.first + row_of(0) - shift, t.first + row_of(1) - shift};
+        const int see_all = t.first + warpgroup * 64 + 63 - shift;
+        const auto products = [&](int stage) {
+            add_product<D, QUERIES>(dv, p, smem_address(s.stage[stage].dy));
+            add_product<D, QUERIES>(dk, ds, smem_address(s.stage[stage].q));
+            wgmma_commit_group();
+        };
+        int b = blocks.begin;
+#pragma unroll 1
+        for (int turn = 0; turn < n + LATER; turn++) {
+            fence_all(x, dp, dk, dv, p, ds);
+            wgmma_fence();
+            if (LATER && turn > 0) {
+                products(done.stage);
+            }
+            if (turn < n) {
+                const uint32_t q = smem_address(s.stage[at.stage].q), dy = smem_address(s.stage[at.stage].dy);
+                pipe.consumer_wait(at);
+                if constexpr (REGISTERS) {
+                    scores<D, QUERIES>(x, k_factor, q);
+                    scores<D, QUERIES>(dp, v_factor, dy);
+                } else {
+                    scores<D, ROWS, QUERIES>(x, k, q);
+                    scores<D, ROWS, QUERIES>(dp, v, dy);
+                }
+                wgmma_commit_group();
+            }
+            wgmma_wait_group<0>();
+            fence_all(x, dp, dk, dv);
+            if (LATER && turn > 0) pipe.consumer_release(done.stage), done.advance();
+            if (turn == n) break;
+            const int first = b * QUERIES, begin[2] = {from[0] - first, from[1] - first};
+            key_gradients(x, dp, s.stats[at.stage] + (t.q0 + first) % 2, scale,
+                          first < see_all || first + QUERIES > t.nq, begin, t.nq - first);
+            narrow_all<QUERIES>(p, x);
+            narrow_all<QUERIES>(ds, dp);
+            if (!LATER) {
+                fence_all(dk, dv, p, ds);
+                wgmma_fence();
+                products(at.stage);
+                wgmma_wait_group<0>();
+                fence_all(dk, dv);
+                pipe.consumer_release(at.stage);
+            }
+            at.advance();
+            if (++b == blocks.end) b = blocks.begin;
+        }
+        if (n > 0) k_pipe.consumer_release(0), k_at.advance();
+        const int there = t.there ? t.nk - t.first : 0, row = t.first + (int)threadIdx.x / 32 * 16;
+        finish<D>(dk, w.a.scale, there);
+        finish<D>(dv, 1, there);
+        if (w.a.sums) {
+            float *const to = w.a.sums + i / heads * w.sums_stride + w.a.cols + head * D;
+            store_row_sums<D>(to, dk, s.sums);
+            store_row_sums<D>(to + w.a.k_cols, dv, s.sums);
+        }
+        if (!t.there) continue;
+        bf16 *const to = w.a.dk + (t.k0 + row) * w.a.k_stride + head * D;
+        store_result<D>(to, w.a.k_stride, t.nk - row, dk, s.out[threadIdx.x / 32]);
+        store_result<D>(to + w.a.k_cols, w.a.k_stride, t.nk - row, dv, s.out[threadIdx.x / 32]);
+    }
+}
+
+template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dkv_kernel(const __grid_constant__ work w) {
+    dkv_memory<D> &s = *reinterpret_cast<dkv_memory<D> *>(smem + (smem_begin() - smem_address(smem)));
+    const pipeline<1> k_pipe(smem_address(s.k_barriers));
+    const pipeline<STAGES> pipe(smem_address(s.barriers));
+    if (threadIdx.x == 0) {
+        k_pipe.init(CONSUMER_WARPS);
+        pipe.init(CONSUMER_WARPS);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    grid_dependency_sync();
+    if (is_producer()) {
+        if (threadIdx.x == CONSUMERS * WARPGROUP) dkv_produce<D>(w, s, k_pipe, pipe);
+    } else {
+        dkv_consume<D>(w, s, k_pipe, pipe);
+    }
+}
+
+/* ---- launches ---- */
+
+template <int D> static void backward(const nn_call *c, const attention<bf16> &a) {
+    tile *const q_tiles = (tile *)c->workspace, *const k_tiles = q_tiles + long_attention_parts(c);
+    stat *const stats = (stat *)(k_tiles + long_attention_parts(c));
+    const list_work lists = {a, q_tiles, k_tiles, long_attention_parts(c), stats};
+    work w = {};
+    w.a = a;
+    w.n = lists.n;
+    w.stat = stats;
+    w.sums_stride = a.cols + 2 * a.k_cols;
+    list_attention(c, lists);
+    if (a.dq) {
+        w.tiles = q_tiles;
+        map_attention(w, ROWS, dq_memory<D>::KEYS);
+        run_tiles<dq_memory<D>>(c, (const void *)dq_kernel<D>, w, a.heads);
+    }
+    if (a.dk) {
+        w.tiles = k_tiles;
+        map_attention(w, QUERIES, ROWS);
+        if (!make_float_map(&w.stats, &stats->log, 2 * stat_rows(a.q_rows), a.heads, 2 * STATS))
+            nn_cuda_launch_failed("attention", "no map of statistics");
+        run_tiles<dkv_memory<D>>(c, (const void *)dkv_kernel<D>, w, a.heads / a.group);
+    }
+}
+
+void long_attention_backward(const nn_call *c) {
+    const attention<bf16> a = attention_of<bf16>(c);
+    (a.size == 64 ? backward<64> : backward<128>)(c, a);
+}
