@@ -32,7 +32,7 @@ _adamod_rule() {
 # Completes a value; fails where the word before takes none.
 _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
     case "$2 $3" in
-        'bench train --json' | 'bench train --dump' | 'bench train --python' | 'bench decode --python')
+        'bench train --json' | 'bench train --dump' | 'bench train --python' | 'bench train --llmc' | 'bench decode --python')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
@@ -179,7 +179,7 @@ _adamod() {
         export) words='--out --device --checkpoint --set --help' ;;
         generate) words='--prompt --tokens --temperature --top-k --top-p --seed --ids --device --checkpoint --set --help' ;;
         'bench decode') words='--shape --device --precision --sentences --beam --batch --threads --rounds --python --no-peer --help' ;;
-        'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
+        'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --llmc --verbose --json --losses --dump --help' ;;
         'bench comm') words='--mib --repeat --json --help' ;;
         'optim list') words="--json --markdown --help $(_adamod_rules "$program")" ;;
         'optim trace')

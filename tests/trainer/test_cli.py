@@ -564,9 +564,10 @@ def bench(*arguments):
 
 
 def test_bench():
-    text = bench(*BENCH, "--no-torch", "--threads", "1")
-    check(re.search(r"^flat +f32 +16384 +[\d.]+ +[\d.]+ +[\d.]+ +- +-$", text, re.M) and "1 thread\n" in text, text)
-    check("rule adamod, 36 bytes an element" in text, text)
+    if not FAST:  # the one of SOAP prints text, too
+        text = bench(*BENCH, "--no-torch", "--threads", "1")
+        check(re.search(r"^flat +f32 +16384 +[\d.]+ +[\d.]+ +[\d.]+ +- +-$", text, re.M) and "1 thread\n" in text, text)
+        check("rule adamod, 36 bytes an element" in text, text)
     sizes = [16384] if FAST else [16384, 32768]  # each takes a second and a half
     lines = [json.loads(line) for line in bench(*BENCH, "--sizes", ",".join(map(str, sizes)), "--no-torch", "--json",
                                                 "--isa", "plain", "--rule", "sgd").splitlines()]
@@ -942,6 +943,106 @@ def test_bench_train_shape_of_language():
     check(x["torch"] is None or (x["torch"]["relative_difference"] < 1e-6 and x["torch"]["step_ms"]["low"] > 0), x)
     check(x["torch"] is None or re.search(r"speed over torch [^:]+: at least 1.5", out), out)
     check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
+
+
+# What bench/llmc.py needs of llm.c's train_gpt2.c: the lines that it changes, and what is printed.
+LLMC = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+typedef struct { int *targets; } loader;
+static void dataloader_next_batch(loader *x) { x->targets = calloc(1024, sizeof(int)); }
+static int word(FILE *file, int bytes) { int x = 0; return fread(&x, (size_t)bytes, 1, file) == 1 ? x : -1; }
+static void describe(const char *path, int numbers, int bytes) {
+    FILE *file = fopen(path, "rb");
+    if (!file) exit(3);
+    for (int i = 0; i < numbers; i++) printf(i < 8 ? "%d " : "", word(file, 4));
+    long n = 0;
+    while (word(file, bytes) >= 0 || !feof(file)) n++;
+    printf("and %ld\n", n);
+}
+int main() {
+    int B = 4; // windows
+    int T = 64; // tokens
+    int val_num_batches = 5;
+    loader val_loader;
+    struct timespec start;
+    describe("gpt2_124M.bin", 256, 4);
+    describe("dev/data/tinyshakespeare/tiny_shakespeare_train.bin", 256, 2);
+    for (int step = 0; step <= 40; step++) {
+        if (step % 10 == 0) {
+            for (int i = 0; i < val_num_batches; i++) dataloader_next_batch(&val_loader);
+            printf("val loss %s\n", "@LOSS@");
+        }
+        if (step > 0 && step % 20 == 0) return 4;
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        FILE *sizes = fopen("@SIZES@", "w");
+        fprintf(sizes, "%d %d %d %s", B, T, val_loader.targets[2 * T - 1], getenv("OMP_NUM_THREADS"));
+        fclose(sizes);
+        @STEP@
+    }
+}
+"""
+SMALL_GPT = """
+name: small
+data: {task: language, set: generated, words: 30, branches: 4, order: 1, train: 321, valid: 20, test: 0, batch: 4, length: 8}
+model: {kind: gpt, layers: 1, d: 8, heads: 2}
+optimizer: {rule: adamod}
+train: {threads: 1}
+"""
+
+
+def test_bench_train_with_llmc():
+    """A program that prints as llm.c's does: its files, its batches, its times, and what may be wrong with it."""
+    if not has_trainer() or not all(shutil.which(name) for name in ("make", "cc")):
+        return
+    tiny = Tiny(SMALL_GPT)
+    for name in "tmp", "llm.c":
+        os.mkdir(tiny / name)
+    plain = tiny.results("--no-torch", "--dump", tiny / "dump")[1]
+    check("llmc" not in plain and "no_llmc" not in plain, plain)
+
+    def bench(text=LLMC, step=r'printf("step %d: train loss 1.5 (took %f ms)\n", step, 5000.0);', loss=plain["check_loss"], more=()):
+        with open(tiny / "llm.c/train_gpt2.c", "w") as file:
+            file.write(text.replace("@STEP@", step).replace("@LOSS@", f"{loss:f}").replace("@SIZES@", tiny / "sizes"))
+        status, out, err = run(*tiny.command, "--no-torch", "--llmc", tiny / "llm.c", "--json", tiny / "out.json", *more,
+                               env={**CALM, "TMPDIR": tiny / "tmp"})
+        check(os.listdir(tiny / "tmp") == [] and os.listdir(tiny / "llm.c") == ["train_gpt2.c"], "left behind")
+        return status, out, err
+
+    status, out, err = bench()
+    check(status == 0 and re.search(r"^llm.c: train_gpt2.c; loss of the first batch [\d.]+, relative", out, re.M), status, out, err)
+    check(re.search(r"^llm.c +5000.00 +5000.00 - +5000.00 +6 +[\d.]+$", out, re.M), out)
+    check("\na step of llm.c takes " in out and "torch is not measured: --no-torch" in out, out)
+    with open(tiny / "out.json") as file:
+        x = json.load(file)["llmc"]
+    check(x["step_ms"]["median"] == 5000 and x["speedup"] > 1 and x["relative_difference"] < 1e-5, x)
+    with open(tiny / "dump", "rb") as file:
+        head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        file.seek(head["batch/0/targets"]["data_offsets"][0] + 4 * 15, 1)
+        second = int.from_bytes(file.read(4), "little")  # the last target of the second window
+    with open(tiny / "sizes") as file:
+        check(file.read() == f"4 8 {second} 1", "sizes and threads")
+
+    def not_measured(why, **how):
+        status, out, err = bench(**how)
+        check(status == 0 and f"\nllm.c is not measured: {why}" in out and "\nadamod " in out, why, status, out, err)
+        with open(tiny / "out.json") as file:
+            check(json.load(file)["no_llmc"].startswith(why), why)
+
+    not_measured("train_gpt2.c cannot be compiled: train_gpt2.c:", step="undeclared;")
+    not_measured("train_gpt2.c has 'int B = 4;' 0 times, expected once", text=LLMC.replace("B = 4", "B = 8"))
+    not_measured("train_gpt2.c ended with status 3: 20240326 3 8 30 1 2 8 128 and 1976", text=LLMC.replace("_train.bin", "_test.bin"))
+    not_measured("its model is GPT-2, with gelu, and", more=["--set", "model.activation=swiglu"])
+    not_measured("its model is GPT-2, with learned positions, and", more=["--set", "model.positions=rotary"])
+    not_measured(f"no train_gpt2.c in {tiny.folder.name}", more=["--llmc", tiny.folder.name])
+    status, out, err = bench(loss=2 * plain["check_loss"])
+    check(status == 1 and not out and "in llm.c, expected the same within 1e-4" in err.splitlines()[-1], status, out, err)
+    status, out, err = bench(step=r'printf("iteration %d\n", step);')
+    check(status == 1 and "what train_gpt2.c prints is not understood: iteration 0" in err.splitlines()[-1], status, out, err)
+    other = Tiny()
+    status, out, err = run(*other.command, "--no-torch", "--llmc", tiny / "llm.c")
+    check(status == 0 and "llm.c is not measured: it trains GPT-2 and no other model" in out, status, out, err)
 
 
 def test_bench_train_on_a_gpu():

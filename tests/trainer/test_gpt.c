@@ -76,6 +76,27 @@ static double deviation(const experiment *e, const char *name) {
     return sqrt(squares / (double)p->count);
 }
 
+/* 6 for each parameter but those of positions, biases and norms, and attention: 860 million in all for GPT-2 124M. A graph
+ * knows its products, too, of which training takes three. */
+TEST(operations_of_a_token_are_those_of_its_products) {
+    gpt_settings s = {.model = {.size = GPT_D12, .layers = 2, .d = 64, .heads = 4}};
+    gpt_config c = gpt_configure(&s, 50257, 1024);
+    CHECK_CLOSE(gpt_flops(&c, 1024), 6 * (124439808.0 - 1024 * 768 - 121344) + 12.0 * 12 * 768 * 1024, 1);
+    for (int i = 0; i < 2; i++) {
+        s.model.size = GPT_CUSTOM;
+        s.model.kv_heads = i ? 2 : 0;
+        s.model.activation = i ? GPT_SWIGLU : GPT_GELU;
+        c = gpt_configure(&s, 100, 32);
+        nn_params *params = nn_params_create();
+        nn_graph *g = nn_graph_create(params);
+        gpt_symbols symbols;
+        gpt_training(g, &c, 96, 3, &symbols);
+        CHECK_CLOSE(96 * gpt_flops(&c, 0), 3 * nn_graph_flops(g), 1);
+        nn_graph_free(g);
+        nn_params_free(params);
+    }
+}
+
 TEST(initial_values_are_gpt2s) {
     experiment e;
     if (!CHECK(open_with(&e, WITH("model.d=64", "model.layers=8", "data.words=200", "data.length=50", "data.batch=2"))))
@@ -340,8 +361,9 @@ TEST(sizes_that_do_not_fit_are_named) {
                                       "data.batch 101 windows of data.length 10");
 }
 
-RUN_TESTS(ENTRY(gpt2s_sizes_have_its_parameters), ENTRY(initial_values_are_gpt2s),
-          ENTRY(biases_and_norms_are_known_as_such), ENTRY(an_epoch_reads_windows_once_in_an_order_of_its_own),
-          ENTRY(an_evaluation_counts_every_token_once), ENTRY(a_small_model_comes_near_the_best_perplexity),
-          ENTRY(bits_repeat_with_threads_and_after_a_resume), ENTRY(caches_predict_what_the_whole_text_does),
+RUN_TESTS(ENTRY(gpt2s_sizes_have_its_parameters), ENTRY(operations_of_a_token_are_those_of_its_products),
+          ENTRY(initial_values_are_gpt2s), ENTRY(biases_and_norms_are_known_as_such),
+          ENTRY(an_epoch_reads_windows_once_in_an_order_of_its_own), ENTRY(an_evaluation_counts_every_token_once),
+          ENTRY(a_small_model_comes_near_the_best_perplexity), ENTRY(bits_repeat_with_threads_and_after_a_resume),
+          ENTRY(caches_predict_what_the_whole_text_does),
           ENTRY(text_is_longer_than_the_context_and_the_same_with_more_threads), ENTRY(sizes_that_do_not_fit_are_named))

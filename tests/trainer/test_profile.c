@@ -50,4 +50,17 @@ TEST(products_are_those_of_linear_layers_and_convolutions) {
     nn_params_free(params);
 }
 
-RUN_TESTS(ENTRY(inputs_are_those_that_a_run_is_given), ENTRY(products_are_those_of_linear_layers_and_convolutions))
+/* A name that begins as another does is not the other's. */
+TEST(gpus_have_the_peaks_of_their_data_sheets) {
+    CHECK_CLOSE(nn_profile_data_sheet("NVIDIA H200"), 989.4e12, 0);
+    CHECK_CLOSE(nn_profile_data_sheet("NVIDIA H100 80GB HBM3"), 989.4e12, 0);
+    CHECK_CLOSE(nn_profile_data_sheet("NVIDIA H100 PCIe"), 756e12, 0);
+    CHECK_CLOSE(nn_profile_data_sheet("NVIDIA A100-SXM4-80GB"), 312e12, 0);
+    CHECK_CLOSE(nn_profile_data_sheet("NVIDIA A10G"), 70e12, 0);
+    CHECK_CLOSE(nn_profile_data_sheet("NVIDIA L40S"), 362e12, 0);
+    CHECK_CLOSE(nn_profile_data_sheet("NVIDIA L4"), 121e12, 0);
+    CHECK_CLOSE(nn_profile_data_sheet("a GPU of next year"), 0, 0);
+}
+
+RUN_TESTS(ENTRY(gpus_have_the_peaks_of_their_data_sheets), ENTRY(inputs_are_those_that_a_run_is_given),
+          ENTRY(products_are_those_of_linear_layers_and_convolutions))

@@ -1,7 +1,7 @@
-/* adamod bench train: how fast a recipe trains, how near to the matrix library's own speed, and against PyTorch.
+/* adamod bench train: how fast a recipe trains, how near to the matrix library's own speed, and against PyTorch and llm.c.
  *
  * The first batches of the recipe are used over and over. The contestants (a training step, its matrix products alone,
- * the same step in PyTorch) take turns, so that other load on the machine affects all of them. */
+ * the same step in PyTorch or llm.c) take turns, so that other load on the machine affects all of them. */
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "core/error.h"
@@ -37,6 +37,7 @@ static const cli_flag flags[] = {
     CLI_TEXT("python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)", bench_request,
              python),
     CLI_SWITCH("no-torch", "do not run PyTorch", bench_request, no_torch),
+    CLI_TEXT("llmc", "DIR", "for GPT-2: also build and run the llm.c in this directory", bench_request, llmc),
     CLI_SWITCH("verbose", "on a GPU: also print the time of kernels by shape", bench_request, verbose),
     CLI_TEXT("json", "FILE", "also write all results to this file", bench_request, json),
     CLI_WHOLE("losses", "N", "with --json, also the losses of N first steps, which are not measured (10)",
@@ -58,7 +59,7 @@ static const cli_syntax syntax = {
         "of the matrix library's own speed on these shapes, the optimizer's share of the time, and memory.\n"
         "If Python can import torch, the same model with the same weights takes the same steps in PyTorch with its\n"
         "AdamW, in turns, on padded sentences or on images that are neither cropped nor flipped. The losses of the\n"
-        "first batch must agree.\n\n"
+        "first batch must agree. So it is with the llm.c of --llmc, which is built in a temporary folder.\n\n"
         "On a GPU the share is relative to the speed of one large matrix product, time is shown by kind of kernel,\n"
         "and PyTorch runs twice: step by step, and compiled as one CUDA graph.\n\n",
     .flags = flags,
@@ -170,7 +171,7 @@ static int check_step(bench *b) {
     return isfinite(b->result.check) ? 0 : cli_fail(BENCH_TRAIN, "the loss of the first batch is not finite");
 }
 
-/* ---- torch ---- */
+/* ---- torch and llm.c ---- */
 
 /* They may differ by rounding, since sums have another order. */
 static int compare_losses(const bench *b, const bench_train_peer *p) {
@@ -178,12 +179,12 @@ static int compare_losses(const bench *b, const bench_train_peer *p) {
     const char *bound = strcmp(precision, "full") == 0 ? "1e-4" : strcmp(precision, "tf32") == 0 ? "2e-3" : "2e-2";
     const double ours = b->result.check;
     if (fabs(ours - p->loss) <= strtod(bound, NULL) * fabs(ours)) return 0;
-    return cli_fail(BENCH_TRAIN, "the first batch's loss is %.9g here and %.9g in torch, expected the same within %s",
-                    ours, p->loss, bound);
+    return cli_fail(BENCH_TRAIN, "the first batch's loss is %.9g here and %.9g in %s, expected the same within %s",
+                    ours, p->loss, p->name, bound);
 }
 
 /* On a device there is a second peer, whose step becomes one CUDA graph. */
-static int start_peers(bench *b, const char *path) {
+static int start_torch(bench *b, const char *path) {
     bench_train_result *r = &b->result;
     const bool device = b->s.params->on_device;
     bench_train_peer *const peers[2] = {&r->peer, &r->device.graph};
@@ -206,20 +207,31 @@ static int start_peers(bench *b, const char *path) {
     return 0;
 }
 
-/* The file is deleted once torch has read it. */
-static int start_torch(bench *b) {
+static int start_llmc(bench *b, const char *path) {
+    bench_train_result *r = &b->result;
+    phase_begin(BENCH_TRAIN, "building and starting llm.c");
+    bench_train_llmc_start(&r->llmc, b->ask.python, r->threads, path, b->ask.llmc);
+    phase_end();
+    if (r->llmc.process) return compare_losses(b, &r->llmc);
+    snprintf(r->no_llmc, sizeof r->no_llmc, "%s", adamod__last_message());
+    return 0;
+}
+
+/* The file is deleted once they have read it. */
+static int start_peers(bench *b) {
     bench_train_result *r = &b->result;
     char path[512];
     const char *folder = getenv("TMPDIR");
     snprintf(r->no_torch, sizeof r->no_torch, "--no-torch");
     if (b->ask.dump && bench_train_write(b->ask.dump, &b->s, b->batches, BENCH_BATCHES)) return cli_failed(BENCH_TRAIN);
-    if (b->ask.no_torch) return 0;
+    if (b->ask.no_torch && !b->ask.llmc) return 0;
     snprintf(path, sizeof path, "%s/adamod-bench-XXXXXX", folder && *folder ? folder : "/tmp");
     const int file = mkstemp(path);
     if (file < 0) return cli_fail(BENCH_TRAIN, "%s: cannot make a temporary file", path);
     close(file);
-    const int status =
-        bench_train_write(path, &b->s, b->batches, BENCH_BATCHES) ? cli_failed(BENCH_TRAIN) : start_peers(b, path);
+    int status = bench_train_write(path, &b->s, b->batches, BENCH_BATCHES) ? cli_failed(BENCH_TRAIN) : 0;
+    if (!status && !b->ask.no_torch) status = start_torch(b, path);
+    if (!status && b->ask.llmc) status = start_llmc(b, path);
     unlink(path);
     return status;
 }
@@ -247,6 +259,11 @@ static int run_torch(bench *b, int first, int n) {
     return bench_train_peer_run(&b->result.peer, first, n, b->samples[BENCH_TORCH] + first);
 }
 
+static int run_llmc(bench *b, int first, int n) {
+    if (!b->result.llmc.process) return 0;
+    return bench_train_peer_run(&b->result.llmc, first, n, b->samples[BENCH_LLMC] + first);
+}
+
 static int run_convolutions(bench *b, int first, int n) {
     (void)first, (void)n; /* once a round will do */
     return b->result.peer.process ? bench_train_peer_convolutions(&b->result.peer) : 0;
@@ -254,17 +271,22 @@ static int run_convolutions(bench *b, int first, int n) {
 
 /* Runs steps first .. first + n - 1 of each contestant, starting with another one in each round. */
 static int run_round(bench *b, int round, int first, int n) {
-    static int (*const contestants[])(bench *, int, int) = {run_ours, run_products, run_torch, run_convolutions};
-    for (int i = 0; i < 4; i++) {
+    static int (*const contestants[])(bench *, int, int) = {run_ours, run_products, run_torch, run_llmc,
+                                                            run_convolutions};
+    for (int i = 0; i < 5; i++) {
         bench_pause();
-        const int status = contestants[(i + round) % 4](b, first, n);
+        const int status = contestants[(i + round) % 5](b, first, n);
         if (status) return status;
     }
     return 0;
 }
 
 void bench_train_measuring(const bench *b, int64_t most) {
-    const char *versus = b->result.peer.process ? "adamod and torch in turns" : "adamod";
+    const bool torch = b->result.peer.process, llmc = b->result.llmc.process;
+    const char *versus = torch && llmc ? "adamod, torch and llm.c in turns"
+                         : torch       ? "adamod and torch in turns"
+                         : llmc        ? "adamod and llm.c in turns"
+                                       : "adamod";
     if (b->ask.steps) phase_begin(BENCH_TRAIN, "measuring %s, %lld steps each", versus, (long long)most);
     else phase_begin(BENCH_TRAIN, "measuring %s, for %lld s", versus, (long long)b->ask.seconds);
 }
@@ -354,9 +376,10 @@ static int run_here(bench *b) {
     if (!status) bench_warn_if_busy(BENCH_TRAIN);
     if (!status) status = run_rounds(b);
     if (!status && r->peer.process) status = bench_train_peer_memory(&r->peer);
+    if (!status && r->llmc.process) status = bench_train_peer_memory(&r->llmc);
     if (status) return status;
-    bench_spread *const spreads[BENCH_SAMPLES] = {&r->step,      &r->forward,  &r->backward,
-                                                  &r->optimizer, &r->products, &r->peer_step};
+    bench_spread *const spreads[BENCH_SAMPLES] = {&r->step,     &r->forward,   &r->backward, &r->optimizer,
+                                                  &r->products, &r->peer_step, &r->llmc_step};
     for (int i = 0; i < BENCH_SAMPLES; i++) *spreads[i] = bench_train_spread(b->samples[i], r->steps);
     return 0;
 }
@@ -364,7 +387,7 @@ static int run_here(bench *b) {
 static int run(bench *b) {
     phase_begin(BENCH_TRAIN, "taking a step with nothing random, to compare with torch");
     int status = check_step(b);
-    if (!status) status = start_torch(b);
+    if (!status) status = start_peers(b);
     if (!status) status = b->s.params->on_device ? bench_train_on_device(b) : run_here(b);
     phase_end();
     if (status) return status;
@@ -389,6 +412,7 @@ int cli_bench_train(int argc, char **argv) {
     if (!status) status = run(&b);
     bench_python_stop(b.result.peer.process);
     bench_python_stop(b.result.device.graph.process);
+    bench_python_stop(b.result.llmc.process);
     free(b.result.losses);
     free(b.result.device.classes);
     free(b.result.device.kernels);

@@ -60,9 +60,10 @@ double bench_products_flops(const experiment *s, const bench_batch *b);
 /* Seconds that they take alone, one after another on the experiment's threads. */
 double bench_products_run(const bench_products *p, const bench_batch *b);
 
-/* ---- PyTorch (bench_train_peer.c) ---- */
+/* ---- PyTorch and llm.c (bench_train_peer.c) ---- */
 
 typedef struct bench_train_peer {
+    const char *name;                /* torch, llm.c */
     bench_python *process;           /* NULL: there is none */
     char version[64], optimizer[16]; /* fused, foreach */
     char attention[16], layout[32];  /* fused, bmm; channels-last, contiguous; "": it has none */
@@ -71,7 +72,7 @@ typedef struct bench_train_peer {
     double base, peak;               /* bytes of the resident set after importing torch, and the most since */
     double convolutions;             /* shortest seconds of a step's convolutions alone; 0: none */
     /* On a device base is 0, and peak the most that tensors took. */
-    char how[256];   /* "eager"; "compiled, one CUDA graph" */
+    char how[256];   /* "eager"; "compiled, one CUDA graph"; llm.c: its program */
     double reserved; /* bytes, at most */
 } bench_train_peer;
 
@@ -79,6 +80,9 @@ typedef struct bench_train_peer {
  * file names a device, so settings of threads are not tried. */
 void bench_train_peer_start(bench_train_peer *p, const experiment *e, const char *python, int threads, bool device,
                             const char *file);
+/* Starts a Python that builds llm.c of a folder and lets it train the file's model; process stays NULL if it cannot. Its
+ * first answer is in version, how and loss. */
+void bench_train_llmc_start(bench_train_peer *p, const char *python, int threads, const char *file, const char *folder);
 /* The functions below return 0, or the command's exit status. */
 /* Makes a step on a device one CUDA graph of the compiled model, or of the model itself if compiling fails or takes too
  * long; how says which. */
@@ -143,9 +147,9 @@ typedef struct bench_train_result {
     double check;      /* loss per target of the first batch with nothing random */
     double *losses;    /* of the first n_losses steps, with dropout */
     int n_losses;
-    bench_train_peer peer;
-    bench_spread peer_step;
-    char no_torch[512]; /* why there is none */
+    bench_train_peer peer, llmc;
+    bench_spread peer_step, llmc_step;
+    char no_torch[512], no_llmc[512]; /* why there is none; no_llmc "": it was not asked for */
 } bench_train_result;
 
 /* Whether only some items are targets, as in translation; then both are counted. */
@@ -159,7 +163,7 @@ int bench_train_print_json(const bench_train_result *r, const char *path);
 /* ---- the race (bench_train.c; on a device bench_train_device.c) ---- */
 
 typedef struct bench_request {
-    const char *recipe, *python, *json, *dump;
+    const char *recipe, *python, *json, *dump, *llmc;
     const task_shape *shape; /* in place of a recipe */
     cli_changes changes;
     int64_t threads, steps, seconds, losses; /* threads -1: the recipe's; steps 0: as many as fit */
@@ -172,10 +176,19 @@ typedef struct bench {
     bench_batch batches[BENCH_BATCHES];
     int64_t steps_done; /* for the random numbers of dropout */
     bench_products *products;
-    double *samples[6]; /* of each step, or each burst of steps: */
+    double *samples[7]; /* of each step, or each burst of steps: */
     bench_train_result result;
 } bench;
-enum { BENCH_TOTAL, BENCH_FORWARD, BENCH_BACKWARD, BENCH_OPTIMIZER, BENCH_PRODUCTS, BENCH_TORCH, BENCH_SAMPLES };
+enum {
+    BENCH_TOTAL,
+    BENCH_FORWARD,
+    BENCH_BACKWARD,
+    BENCH_OPTIMIZER,
+    BENCH_PRODUCTS,
+    BENCH_TORCH,
+    BENCH_LLMC,
+    BENCH_SAMPLES
+};
 /* On a device a step has no parts, so its array is free. */
 enum { BENCH_TORCH_GRAPH = BENCH_FORWARD };
 

@@ -1,5 +1,5 @@
 /* The race of `adamod bench train` on a device: recorded steps as the trainer takes them there, two under way at a time,
- * against torch step by step and torch as a graph; then every kernel alone.
+ * against torch step by step, torch as a graph, and llm.c; then every kernel alone.
  *
  * The clock is read only at the ends of bursts, so that work of the host counts only if the device waits for it. */
 #include "cli/bench_train.h"
@@ -80,12 +80,16 @@ static int run_graph(bench *b, int burst) {
     return run_peer(&b->result.device.graph, b->result.device.burst, &b->samples[BENCH_TORCH_GRAPH][burst]);
 }
 
+static int run_llmc(bench *b, int burst) {
+    return run_peer(&b->result.llmc, EAGER_BURST, &b->samples[BENCH_LLMC][burst]);
+}
+
 /* Runs a burst of each contestant, starting with another one in each round. */
 static int run_round(bench *b, int round, int burst) {
-    static int (*const contestants[])(bench *, int) = {run_ours, run_eager, run_graph};
-    for (int i = 0; i < 3; i++) {
+    static int (*const contestants[])(bench *, int) = {run_ours, run_eager, run_graph, run_llmc};
+    for (int i = 0; i < 4; i++) {
         bench_pause();
-        const int status = contestants[(i + round) % 3](b, burst);
+        const int status = contestants[(i + round) % 4](b, burst);
         if (status) return status;
     }
     return 0;
@@ -117,13 +121,14 @@ static int run_rounds(bench *b) {
     r->step = bench_train_spread(b->samples[BENCH_TOTAL], done);
     r->peer_step = bench_train_spread(b->samples[BENCH_TORCH], done);
     r->device.graph_step = bench_train_spread(b->samples[BENCH_TORCH_GRAPH], done);
+    r->llmc_step = bench_train_spread(b->samples[BENCH_LLMC], done);
     return 0;
 }
 
 static int ask_memory(bench *b) {
-    bench_train_peer *const peers[2] = {&b->result.peer, &b->result.device.graph};
+    bench_train_peer *const peers[] = {&b->result.peer, &b->result.device.graph, &b->result.llmc};
     int status = 0;
-    for (int i = 0; !status && i < 2; i++) {
+    for (int i = 0; !status && i < 3; i++) {
         if (peers[i]->process) status = bench_train_peer_memory(peers[i]);
     }
     return status;

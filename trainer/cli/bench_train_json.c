@@ -119,6 +119,22 @@ static void add_torch(json *j, const bench_train_result *r) {
     add_peer(j, r, &r->device.graph, &r->device.graph_step);
 }
 
+/* Nothing where it was not asked for. */
+static void add_llmc(json *j, const bench_train_result *r) {
+    const bench_train_peer *p = &r->llmc;
+    if (*r->no_llmc) json_pair(j, "no_llmc", r->no_llmc);
+    if (!p->process) return;
+    json_key(j, "llmc");
+    json_open(j, '{');
+    json_pair(j, "version", p->version);
+    json_pair(j, "how", p->how);
+    json_pair_number(j, "check_loss", p->loss);
+    json_pair_number(j, "relative_difference", bench_train_difference(r, p));
+    add_rates(j, r, &r->llmc_step, p->base, p->peak);
+    json_pair_number(j, "speedup", r->llmc_step.median / r->step.median);
+    json_close(j, '}');
+}
+
 /* ---- on a device ---- */
 
 static const char *const directions[2] = {"forward", "backward"};
@@ -176,6 +192,7 @@ int bench_train_print_json(const bench_train_result *r, const char *path) {
     else add_ours(&j, r);
     add_memory(&j, r);
     add_torch(&j, r);
+    add_llmc(&j, r);
     json_close(&j, '}');
     json_end_line(&j);
     const int status = j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path)

@@ -1,14 +1,17 @@
-/* PyTorch as a contestant of `adamod bench train`: the task's script, torch_*.py, told which steps to take. */
+/* PyTorch and llm.c as contestants of `adamod bench train`: the task's script, torch_*.py, or llmc.py, told which steps to
+ * take. */
 #include "cli/bench_train.h"
 #include "core/error.h"
 #include "cli/bench_python.h"
+#include "support/json.h"
 #include "peers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static int failed(const bench_train_peer *p) {
-    return cli_fail(BENCH_TRAIN, "torch in %s: %s", bench_python_name(p->process), bench_python_error(p->process));
+    return cli_fail(BENCH_TRAIN, "%s in %s: %s", p->name, bench_python_name(p->process),
+                    bench_python_error(p->process));
 }
 
 /* An OpenBLAS that does not know a new processor uses slow kernels unless it is told. */
@@ -33,6 +36,7 @@ static const char *script_of(const experiment *e) {
 void bench_train_peer_start(bench_train_peer *p, const experiment *e, const char *python, int threads, bool device,
                             const char *file) {
     const char *script = script_of(e);
+    p->name = "torch";
     if (!script) {
         adamod__refuse("data.task %s has no model in PyTorch", e->task->name);
         return;
@@ -50,6 +54,30 @@ void bench_train_peer_start(bench_train_peer *p, const experiment *e, const char
     bench_python_get(p->process, "how", p->how, sizeof p->how);
     p->rows = bench_python_number(p->process, "rows");
     p->loss = bench_python_number(p->process, "loss");
+}
+
+/* Building it is a request, so that what fails there is not tried with another Python. */
+void bench_train_llmc_start(bench_train_peer *p, const char *python, int threads, const char *file,
+                            const char *folder) {
+    const char *const trials[BENCH_TRIALS] = {NULL};
+    json j = {0};
+    p->name = "llm.c";
+    p->process = bench_python_start(python, peer_llmc, threads, file, trials);
+    if (!p->process) return;
+    json_open(&j, '{');
+    json_pair(&j, "do", "open");
+    json_pair(&j, "source", folder);
+    json_close(&j, '}');
+    if (j.failed || !bench_python_ask(p->process, "%s\n", j.text)) {
+        adamod__refuse("%s", j.failed ? "out of memory" : bench_python_error(p->process));
+        bench_python_stop(p->process);
+        p->process = NULL;
+    } else {
+        bench_python_get(p->process, "version", p->version, sizeof p->version);
+        bench_python_get(p->process, "how", p->how, sizeof p->how);
+        p->loss = bench_python_number(p->process, "loss");
+    }
+    json_free(&j);
 }
 
 int bench_train_peer_compile(bench_train_peer *p) {

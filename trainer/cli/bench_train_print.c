@@ -49,6 +49,14 @@ static void print_torch(const bench_train_result *r) {
     printf("\n");
 }
 
+static void print_llmc(const bench_train_result *r) {
+    const bench_train_peer *p = &r->llmc;
+    if (*r->no_llmc) printf("llm.c is not measured: %s\n", r->no_llmc);
+    if (!p->process) return;
+    printf("llm.c%s%s: %s; loss of the first batch %.6f, relative difference %.1e\n", *p->version ? " " : "",
+           p->version, p->how, p->loss, bench_train_difference(r, p));
+}
+
 static void print_setup(const bench_train_result *r) {
     const task_bench *of = r->s->task->bench;
     char model[128] = "";
@@ -62,6 +70,7 @@ static void print_setup(const bench_train_result *r) {
         printf("train.accumulate is %d; here every batch is an update\n", (int)r->s->recipe.train.accumulate);
     if (!r->peer.process) {
         printf("torch is not measured: %s\n", r->no_torch);
+        print_llmc(r);
         return;
     }
     print_torch(r);
@@ -69,12 +78,19 @@ static void print_setup(const bench_train_result *r) {
     if (*settings) printf("torch is faster with %s, and has it\n", settings);
     printf("loss of the first batch, nothing random: %.6f here, %.6f in torch, relative difference %.1e\n", r->check,
            r->peer.loss, bench_train_difference(r, &r->peer));
+    print_llmc(r);
 }
 
 static void print_contestant(const bench_train_result *r, const char *name, const bench_spread *s, double bytes) {
     printf("%-12s %9.2f  %7.2f -%8.2f", name, 1e3 * s->median, 1e3 * s->low, 1e3 * s->high);
     if (bench_train_has_source(r)) printf(" %12.0f", r->targets / s->median);
     printf(" %12.0f %10.1f\n", r->items / s->median, 1e-6 * bytes);
+}
+
+static void print_llmc_row(const bench_train_result *r) {
+    if (!r->llmc.process) return;
+    print_contestant(r, "llm.c", &r->llmc_step, r->llmc.peak);
+    printf("a step of llm.c takes %.2f times as long as one of adamod\n", r->llmc_step.median / r->step.median);
 }
 
 static void print_head(const bench_train_result *r) {
@@ -119,6 +135,7 @@ static void print_table(const bench_train_result *r) {
     print_head(r);
     print_contestant(r, "adamod", &r->step, r->peak - r->base);
     if (r->peer.process) print_contestant(r, "torch", &r->peer_step, r->peer.peak - r->peer.base);
+    print_llmc_row(r);
     printf("\nforward %.2f ms, backward %.2f ms, optimizer %.2f ms (%.1f %% of a step)\n", 1e3 * r->forward.median,
            1e3 * r->backward.median, 1e3 * r->optimizer.median, 100 * r->optimizer.median / r->step.median);
     print_products(r);
@@ -154,6 +171,7 @@ static void print_device_table(const bench_train_result *r) {
     print_contestant(r, "adamod", &r->step, d->used);
     if (r->peer.process) print_contestant(r, "torch eager", &r->peer_step, r->peer.peak);
     if (d->graph.process) print_contestant(r, "torch graph", &d->graph_step, d->graph.peak);
+    print_llmc_row(r);
     printf("\nmatrix products: %.1f GFLOP a step as run, %.1f for the %s of the batches; %.1f TFLOP/s, %.3f of the\n"
            "%.1f TFLOP/s that one product of 8192 x 8192 x 8192 reaches\n",
            1e-9 * d->flops, 1e-9 * r->flops, r->s->task->items, 1e-12 * d->flops / r->step.median,

@@ -64,6 +64,12 @@ gpt_config gpt_configure(const gpt_settings *s, int words, int length) {
     return c;
 }
 
+double gpt_flops(const gpt_config *c, int64_t length) {
+    const double d = c->d, of_keys = d / c->heads * c->kv_heads, ffn = c->ffn;
+    const double block = d * (2 * d + 2 * of_keys) + (c->activation == GPT_SWIGLU ? 3 : 2) * d * ffn;
+    return 6 * (c->layers * block + d * c->words) + 12.0 * c->layers * d * (double)length;
+}
+
 /* For checks: the message, then the path of the key. */
 #define refuse(path, ...) (adamod__refuse(__VA_ARGS__), path)
 

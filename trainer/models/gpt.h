@@ -45,6 +45,10 @@ typedef struct gpt_config {
 /* length: the context, if the settings name none. */
 gpt_config gpt_configure(const gpt_settings *s, int words, int length);
 
+/* Floating-point operations of training on a token of a window of `length`: 6 for each weight that it is multiplied with, and
+ * 12 layers d length for attention, as if each token saw the whole window. llm.c and the PaLM paper (arXiv 2204.02311) count so. */
+double gpt_flops(const gpt_config *c, int64_t length);
+
 /* NULL, or the path of a key that does not fit the others, with a message. */
 const char *gpt_check(const gpt_settings *s);
 

@@ -294,6 +294,12 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
 
 /* ---- batches ---- */
 
+static double flops(const experiment *e) {
+    if (recipe_model(&e->recipe) != &gpt) return 0;
+    const gpt_config c = language_gpt(e);
+    return gpt_flops(&c, language_settings_of(&e->recipe)->data.length);
+}
+
 static int64_t batches(const experiment *e) { return language_of(e)->batches; }
 
 static void next(experiment *e, task_batch *out) {
@@ -371,6 +377,7 @@ const task task_language = {.name = "language",
                             .close = close_language,
                             .build = build,
                             .prepare = prepare,
+                            .flops = flops,
                             .batches = batches,
                             .next = next,
                             .seek = seek,

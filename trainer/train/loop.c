@@ -92,6 +92,8 @@ static int record(trainer *t, const update *u) {
         run_measured(&m, "lr", u->lr);
         run_counted(&m, t->s.task->items, (double)u->items);
         run_measured(&m, rate, (double)u->own_items / (u->end - u->begin));
+        if (t->progress.most_items > 0)
+            run_measured(&m, "mfu", (double)u->own_items / (u->end - u->begin) / t->progress.most_items);
         run_measured(&m, "grad_norm", u->norm < 0 ? NAN : u->norm);
         if (run_add_metrics(t->run, &m)) return -1;
     }

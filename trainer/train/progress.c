@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "train/progress.h"
 
+#include "nn/profile.h"
 #include "support/clock.h"
 #include "support/text.h"
 #include "core/thread.h"
@@ -24,6 +25,11 @@ void progress_outside(progress *p, train_show show, const char *label, double ev
                     .shown = show == TRAIN_LIVE ? 0 : clock_seconds()};
 }
 
+static double find_most_items(const experiment *e) {
+    const double flops = e->plan && e->task->flops ? e->task->flops(e) : 0;
+    return flops > 0 ? nn_profile_data_sheet_peak(e->plan) / flops : 0;
+}
+
 void progress_begin(progress *p, const train_options *o, const experiment *e, int64_t step, int64_t items) {
     progress_outside(p, o->show, o->label, e->recipe.train.progress_every);
     p->stop = o->stop;
@@ -32,6 +38,7 @@ void progress_begin(progress *p, const train_options *o, const experiment *e, in
     p->e = e;
     p->step = p->first_step = step;
     p->items = p->first_items = items;
+    p->most_items = find_most_items(e);
     p->loss = NAN;
 }
 
@@ -280,7 +287,10 @@ void progress_update(progress *p, int64_t step, int64_t items, double epoch, dou
     describe_left(p, &l);
     describe_loss(p, &l);
     describe_valid(p, &l, false);
-    snprintf(l.part[RATE], sizeof l.part[RATE], "%.0f %s/s", rate, p->e->task->items);
+    const int used = snprintf(l.part[RATE], sizeof l.part[RATE], "%.0f %s/s", rate, p->e->task->items);
+    if (p->most_items > 0)
+        snprintf(l.part[RATE] + used, sizeof l.part[RATE] - (size_t)used, ", %.0f %% of peak",
+                 100 * rate / p->most_items / comm_size(p->e->comm));
     show(p, &l);
 }
 

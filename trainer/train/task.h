@@ -125,6 +125,9 @@ struct task {
     /* Makes plans for scoring and answers, as in uses, after parameters were made. */
     int (*prepare)(experiment *e, int uses);
 
+    /* Floating-point operations of training on an item, of which progress shows the share of a GPU's peak. 0, or NULL: not
+     * known. */
+    double (*flops)(const experiment *e);
     /* Batches per epoch of training; of the first, if epochs differ. */
     int64_t (*batches)(const experiment *e);
     /* Feeds the next training batch to e->plan. */
