@@ -91,8 +91,8 @@ typedef struct ELEMENT {
     { NAME(name##_plain), NAME(name##_stats), LOW_ENTRIES(name) }
 
 /* Prefetches 1 KiB ahead. Loops without conversions are limited by memory and prefetch into the second-level cache; into
- * the first, SGD was a third slower on Zen 4. Loops that convert prefetch into the first. docs/performance.md has the
- * measurements. A prefetch beyond the end of an array does nothing. Scalar loops are too slow to gain from it. */
+ * the first, SGD was a third slower on Zen 4. Loops that convert prefetch into the first. docs/performance-log.md has
+ * the measurements. A prefetch beyond the end of an array does nothing. Scalar loops are too slow to gain from it. */
 #define L1 3
 #define L2 2
 #define AHEAD(pointer, i, write, cache)                                                                                \
