@@ -33,6 +33,12 @@ for task in translation images language gpt; do
         fail "$task: two ranks have the loss $(last_loss $task.ranks), one process $(last_loss $task.two)"
 done
 
+# What backward computes again has the same bits.
+for again in cheap blocks; do
+    train 1 gpt.yaml --out gpt.$again --device cuda --set model.recompute=$again
+    [ "$(tensors gpt)" = "$(tensors gpt.$again)" ] || fail "gpt: with model.recompute=$again a run ends in other bits"
+done
+
 # On GPUs whose peak is known, GPT's runs record the share of it.
 ! "$ADAMOD" info | grep -q 'NVIDIA [HA][12]00' || grep -q '"mfu":0\.' gpt/metrics.jsonl || fail "gpt: no mfu in metrics.jsonl"
 

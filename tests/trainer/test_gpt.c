@@ -232,6 +232,46 @@ TEST(bits_repeat_with_threads_and_after_a_resume) {
     check_same_weights("whole/checkpoints/last.safetensors", "parts/checkpoints/last.safetensors");
 }
 
+/* ---- recomputation ---- */
+
+static size_t values_memory(const char *recompute, const char *layers) {
+    experiment e;
+    if (!CHECK(open_with(&e, WITH(recompute, layers, "model.d=64", "data.length=40")))) return 0;
+    const size_t bytes = nn_plan_memory(e.plan).values;
+    experiment_close(&e);
+    return bytes;
+}
+
+TEST(recomputed_values_have_the_same_bits) {
+    static const char *const backends[] = {"train.backend=cpu", "train.backend=ref"};
+    enter_scratch(true);
+    for (int i = 0; i < 2; i++) {
+        run_in("none", false, WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=9", "train.accumulate=2"));
+        run_in("cheap", false,
+               WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=9", "train.accumulate=2",
+                    "model.recompute=cheap"));
+        run_in("blocks", false, WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=5", "train.accumulate=2"));
+        run_in("blocks", true,
+               WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=9", "train.accumulate=2",
+                    "model.recompute=blocks"));
+        check_same_weights("none/checkpoints/last.safetensors", "cheap/checkpoints/last.safetensors");
+        check_same_weights("none/checkpoints/last.safetensors", "blocks/checkpoints/last.safetensors");
+        enter_scratch(true);
+    }
+}
+
+/* With recomputed blocks each block keeps one value, 40 x 4 x 64 numbers. The others take memory for one block. */
+TEST(recomputed_blocks_keep_one_value_each) {
+    const size_t one = sizeof(float) * 40 * 4 * 64;
+    const size_t none = values_memory("model.recompute=none", "model.layers=8"),
+                 cheap = values_memory("model.recompute=cheap", "model.layers=8"),
+                 blocks = values_memory("model.recompute=blocks", "model.layers=8"),
+                 more = values_memory("model.recompute=blocks", "model.layers=16");
+    CHECK(blocks < cheap && cheap < none);
+    CHECK(none > 8 * 10 * one);
+    CHECK(more - blocks < 8 * (one + one / 4)); /* and statistics of norms and attention */
+}
+
 /* ---- writing ---- */
 
 /* log p of each word after the last of n tokens, without caches. */
@@ -365,5 +405,6 @@ RUN_TESTS(ENTRY(gpt2s_sizes_have_its_parameters), ENTRY(operations_of_a_token_ar
           ENTRY(initial_values_are_gpt2s), ENTRY(biases_and_norms_are_known_as_such),
           ENTRY(an_epoch_reads_windows_once_in_an_order_of_its_own), ENTRY(an_evaluation_counts_every_token_once),
           ENTRY(a_small_model_comes_near_the_best_perplexity), ENTRY(bits_repeat_with_threads_and_after_a_resume),
+          ENTRY(recomputed_values_have_the_same_bits), ENTRY(recomputed_blocks_keep_one_value_each),
           ENTRY(caches_predict_what_the_whole_text_does),
           ENTRY(text_is_longer_than_the_context_and_the_same_with_more_threads), ENTRY(sizes_that_do_not_fit_are_named))

@@ -29,6 +29,8 @@ static const key_spec keys[] = {
     REAL_KEY(S, model.dropout, "0", 0, 1, true, STRICT, "dropout of embeddings, attention weights and sublayers"),
     REAL_KEY(S, model.z_loss, "0", 0, 1, false, STRICT,
              "weight of the square of log sum exp(logits) in the loss, which keeps logits small"),
+    ENUM_KEY(S, model.recompute, "none", "none cheap blocks", LOOSE,
+             "what the backward pass computes again to save memory: nothing, norms and activations, or whole blocks"),
 };
 #undef S
 const key_table gpt_keys = {keys, sizeof keys / sizeof *keys, sizeof(gpt_settings)};
@@ -48,6 +50,7 @@ gpt_config gpt_configure(const gpt_settings *s, int words, int length) {
                     .norm = s->model.norm,
                     .positions = s->model.positions,
                     .activation = s->model.activation,
+                    .recompute = s->model.recompute,
                     .qk_norm = s->model.qk_norm,
                     .biases = s->model.biases,
                     .rotary_base = s->model.rotary_base,
@@ -112,12 +115,22 @@ static nn_value linear(nn_graph *g, const gpt_config *c, const char *name, nn_va
     return y;
 }
 
+/* Around ops whose outputs are as large as others' and cost little to compute. */
+static void begin_cheap(nn_graph *g, const gpt_config *c) {
+    if (c->recompute == GPT_RECOMPUTE_CHEAP) nn_recompute(g, true);
+}
+static void end_cheap(nn_graph *g, const gpt_config *c) {
+    if (c->recompute == GPT_RECOMPUTE_CHEAP) nn_recompute(g, false);
+}
+
 static nn_value norm(nn_graph *g, const gpt_config *c, const char *name, nn_value x) {
     static const double eps = 1e-5;
     nn_scope_push(g, "%s", name);
+    begin_cheap(g, c);
     const nn_value gain = vector(g, "weight", c->d, NN_ONES);
     const nn_value y = c->norm == GPT_RMS_NORM ? nn_rms_norm(g, x, gain, eps)
                                                : nn_add_norm(g, x, -1, 0, gain, vector(g, "bias", c->d, NN_ZEROS), eps);
+    end_cheap(g, c);
     nn_scope_pop(g);
     return y;
 }
@@ -167,7 +180,9 @@ static nn_value feed_forward(nn_graph *g, const gpt_config *c, nn_value x) {
     const bool gated = c->activation == GPT_SWIGLU;
     nn_scope_push(g, "mlp");
     nn_value y = linear(g, c, "c_fc", x, gated ? 2 * (int64_t)c->ffn : c->ffn, usual());
+    begin_cheap(g, c);
     y = gated ? nn_swiglu(g, y) : nn_gelu(g, y);
+    end_cheap(g, c);
     y = linear(g, c, "c_proj", y, c->d, residual(c));
     nn_scope_pop(g);
     return y;
@@ -187,8 +202,11 @@ static nn_value decoder(nn_graph *g, const gpt_config *c, const text *t) {
     nn_value x = embed(g, c, t);
     for (int i = 0; i < c->layers; i++) {
         nn_scope_push(g, "h.%d", i);
+        nn_recompute(g, c->recompute == GPT_RECOMPUTE_BLOCKS);
         x = nn_add(g, x, attention(g, c, t, i, norm(g, c, "ln_1", x)), c->dropout);
-        x = nn_add(g, x, feed_forward(g, c, norm(g, c, "ln_2", x)), c->dropout);
+        const nn_value branch = feed_forward(g, c, norm(g, c, "ln_2", x));
+        nn_recompute(g, false);
+        x = nn_add(g, x, branch, c->dropout);
         nn_scope_pop(g);
     }
     return norm(g, c, "ln_f", x);

@@ -14,6 +14,7 @@ typedef enum gpt_size { GPT_CUSTOM, GPT_D12, GPT_D24, GPT_D36, GPT_D48 } gpt_siz
 typedef enum gpt_norm { GPT_LAYER_NORM, GPT_RMS_NORM } gpt_norm;
 typedef enum gpt_positions { GPT_LEARNED, GPT_ROTARY } gpt_positions;
 typedef enum gpt_activation { GPT_GELU, GPT_SWIGLU } gpt_activation;
+typedef enum gpt_recompute { GPT_KEEP, GPT_RECOMPUTE_CHEAP, GPT_RECOMPUTE_BLOCKS } gpt_recompute;
 
 /* The recipe's keys. */
 typedef struct gpt_settings {
@@ -23,6 +24,7 @@ typedef struct gpt_settings {
         gpt_norm norm;
         gpt_positions positions;
         gpt_activation activation;
+        gpt_recompute recompute;
         bool qk_norm, biases;
         double rotary_base, dropout, z_loss;
     } model;
@@ -38,6 +40,7 @@ typedef struct gpt_config {
     gpt_norm norm;
     gpt_positions positions;
     gpt_activation activation;
+    gpt_recompute recompute;
     bool qk_norm, biases;
     double rotary_base, dropout, z_loss;
 } gpt_config;

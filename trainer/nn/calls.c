@@ -138,16 +138,18 @@ static nn_array nn_array_shape(const nn_plan *plan, nn_value v) {
     return a;
 }
 
-static nn_array nn_array_of(const nn_plan *plan, nn_value v) {
+static nn_array nn_array_of(const nn_plan *plan, const plan_step *step, nn_value v) {
     nn_array a = nn_array_shape(plan, v);
-    if (v >= 0) a.data = nn_plan_address(plan, v);
+    if (v < 0) return a;
+    a.data = nn_plan_uses_remade(plan, step, v) ? nn_address(plan, &plan->remade[v]) : nn_plan_address(plan, v);
     return a;
 }
 
 /* An input of a step: an op that reads f32 gets the f32 behind a bf16. */
-static nn_array nn_array_read(const nn_plan *plan, const nn_node *node, int k) {
+static nn_array nn_array_read(const nn_plan *plan, const plan_step *step, int k) {
+    const nn_node *node = step->node;
     const nn_value v = node->input[k];
-    nn_array a = nn_array_of(plan, v);
+    nn_array a = nn_array_of(plan, step, v);
     if (v < 0 || !nn_reads_full(node, k) || a.type != NN_BF16) return a;
     const nn_value_info *info = &plan->graph->values[v];
     a.type = NN_F32;
@@ -173,7 +175,7 @@ static bool nn_count_writers(const nn_plan *plan, int **out) {
     int *writers = *out = calloc((size_t)plan->graph->n_values + 1, sizeof *writers);
     for (int s = plan->n_forward; writers && s < plan->n_steps; s++) {
         const nn_node *node = plan->steps[s].node;
-        for (int k = 0; k < node->n_inputs; k++) {
+        for (int k = 0; plan->steps[s].backward && k < node->n_inputs; k++) {
             if (node->input[k] >= 0) writers[node->input[k]]++;
         }
     }
@@ -201,7 +203,7 @@ static void nn_hand_on_bias(nn_plan *plan, plan_step *step, int k, const int *wr
     if (bias < 0 || writers[bias] != 1 || nn_numbers(&g->values[bias].shape) != nn_columns(&g->values[v].shape)) return;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         nn_gradients *other = &plan->steps[s].grad;
-        if (plan->steps[s].node != maker) continue;
+        if (plan->steps[s].node != maker || !plan->steps[s].backward) continue;
         step->grad.row_sums[k] = other->input[maker->bias];
         other->input[maker->bias] = NULL;
     }
@@ -210,7 +212,7 @@ static void nn_hand_on_bias(nn_plan *plan, plan_step *step, int k, const int *wr
 static void nn_hand_on_biases(nn_plan *plan, const int *writers) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
-        for (int k = 0; k < step->node->n_inputs; k++) {
+        for (int k = 0; step->backward && k < step->node->n_inputs; k++) {
             if (step->kernels.row_sums & (1u << k)) nn_hand_on_bias(plan, step, k, writers);
         }
     }
@@ -219,7 +221,7 @@ static void nn_hand_on_biases(nn_plan *plan, const int *writers) {
 static void nn_size_partials(nn_plan *plan) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
-        const size_t bytes = nn_plan_asked(plan, step->kernels.partials, &step->call);
+        const size_t bytes = step->backward ? nn_plan_asked(plan, step->kernels.partials, &step->call) : 0;
         step->partials = (piece){.bytes = bytes, .first = 0, .last = -1};
     }
 }
@@ -282,8 +284,8 @@ void nn_plan_finish_calls(nn_plan *plan) {
 }
 
 void nn_plan_bind(nn_plan *plan, plan_step *step) {
-    for (int k = 0; k < step->node->n_inputs; k++) step->call.input[k] = nn_array_read(plan, step->node, k);
-    for (int k = 0; k < NN_MAX_OUTPUTS; k++) step->call.output[k] = nn_array_of(plan, step->node->output[k]);
+    for (int k = 0; k < step->node->n_inputs; k++) step->call.input[k] = nn_array_read(plan, step, k);
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) step->call.output[k] = nn_array_of(plan, step, step->node->output[k]);
     step->call.workspace = plan->workspace;
     step->call.key = nn_key(plan->seed, plan->random_step, (uint64_t)(step->node - plan->graph->nodes));
 }
@@ -300,7 +302,8 @@ static bool nn_same_dimensions(const nn_shape *a, const nn_shape *b) {
  * Input 0 is backward's own. */
 static bool nn_can_pair(const nn_plan *plan, const plan_step *step, const int *writers) {
     const nn_graph *g = plan->graph;
-    bool can = step->kernels.backward_weights && step->kernels.pairs && nn_may_wait(plan, step->node, writers);
+    bool can = step->backward && step->kernels.backward_weights && step->kernels.pairs &&
+               nn_may_wait(plan, step->node, writers);
     for (int k = 0; can && k < step->node->n_inputs; k++) {
         const nn_value v = step->node->input[k];
         if (v < 0 || (k == 0 && g->values[v].source != NN_FROM_PARAM)) continue;

@@ -65,7 +65,7 @@ static bool linear_fits(const nn_plan *plan, nn_value whole) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         const plan_step *step = &plan->steps[s];
         const nn_fusion *fusion = &step->fusion;
-        if (is_joined(plan, step->node)) continue;
+        if (!step->backward || is_joined(plan, step->node)) continue;
         for (int k = 0; k < step->node->n_inputs; k++) {
             if (lies_in(plan, step->node->input[k], whole) && (k > 0 || !fusion->leaves_linear)) return false;
         }
@@ -139,7 +139,7 @@ static bool follows_alone(const nn_plan *plan, int s) {
 
 static int backward_of(const nn_plan *plan, const nn_node *node) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
-        if (plan->steps[s].node == node) return s;
+        if (plan->steps[s].backward && plan->steps[s].node == node) return s;
     }
     return -1;
 }

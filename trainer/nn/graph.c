@@ -284,6 +284,15 @@ static void nn_tell_kinds(nn_graph *g, const nn_node *node) {
     }
 }
 
+void nn_recompute(nn_graph *g, bool on) { g->recompute = on; }
+
+/* Whether running an op twice leaves what running it once does. */
+static bool nn_can_repeat(const nn_op *op) {
+    bool can = !op->running && !op->joins;
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) can = can && !op->aliases[k];
+    return can;
+}
+
 nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const void *attributes) {
     if (*g->error) return -1;
     nn_node node = {.op = op, .n_inputs = n, .attributes = (void *)(uintptr_t)attributes};
@@ -309,6 +318,7 @@ nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs
         free(kept);
         return -1;
     }
+    node.recompute = g->recompute && nn_can_repeat(op);
     g->nodes[g->n_nodes++] = node;
     nn_tell_kinds(g, &node);
     return node.output[0];

@@ -36,6 +36,7 @@ struct nn_graph {
     size_t scope_length[16]; /* before each push */
     int scope_depth;
     bool synced_norms;
+    bool recompute;  /* see nn_recompute */
     char error[256]; /* the first mistake; empty: none */
 };
 

@@ -26,8 +26,9 @@ static bool may_lie_in(const nn_plan *plan, nn_value v, nn_value whole) {
     const nn_value_info *info = &g->values[v];
     if (info->source != NN_FROM_NODE || info->output || info->kept || v == plan->options.loss) return false;
     const nn_op *maker = g->nodes[info->index].op;
-    return plan->place[v].in == v && nn_memory_of(g, v) == v && (maker->strided_outputs >> info->which & 1) &&
-           plan->type[v] == plan->type[whole] && readers_take_strides(plan, v);
+    return plan->place[v].in == v && nn_memory_of(g, v) == v && !plan->remade[v].bytes &&
+           (maker->strided_outputs >> info->which & 1) && plan->type[v] == plan->type[whole] &&
+           readers_take_strides(plan, v);
 }
 
 /* Each value inside the one that it is joined into first. */
@@ -108,8 +109,9 @@ static nn_value step_gradients(const written *w, plan_step *step) {
 static nn_value follow_gradients(const written *w) {
     nn_value partly = -1;
     if (w->plan->options.loss >= 0) mark(w, w->plan->options.loss);
-    for (int s = w->plan->n_forward; partly < 0 && s < w->plan->n_steps; s++)
-        partly = step_gradients(w, &w->plan->steps[s]);
+    for (int s = w->plan->n_forward; partly < 0 && s < w->plan->n_steps; s++) {
+        if (w->plan->steps[s].backward) partly = step_gradients(w, &w->plan->steps[s]);
+    }
     return partly;
 }
 

@@ -23,7 +23,9 @@ size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const
 static bool nn_is_used(const piece *p) { return p->last >= p->first; }
 
 /* The pieces in which a value and its gradient lie. */
-static piece *nn_data_of(const nn_plan *plan, nn_value v) { return &plan->data[plan->place[v].in]; }
+static piece *nn_data_of(const nn_plan *plan, const plan_step *step, nn_value v) {
+    return &(nn_plan_uses_remade(plan, step, v) ? plan->remade : plan->data)[plan->place[v].in];
+}
 static piece *nn_grad_of(const nn_plan *plan, nn_value v) { return &plan->grad[plan->place[v].in]; }
 
 static void nn_use(piece *p, int step) {
@@ -39,7 +41,8 @@ static void nn_use_for_weights(nn_plan *plan, const plan_step *step, int end) {
         if (step->given >> k & 1) nn_use(nn_grad_of(plan, node->output[k]), end);
     }
     for (int k = 0; k < node->n_inputs; k++) {
-        if (node->input[k] >= 0 && (node->backward_needs & (1u << k))) nn_use(nn_data_of(plan, node->input[k]), end);
+        if (node->input[k] >= 0 && (node->backward_needs & (1u << k)))
+            nn_use(nn_data_of(plan, step, node->input[k]), end);
     }
 }
 
@@ -60,8 +63,8 @@ static void nn_use_outputs(nn_plan *plan, const plan_step *step, int s, unsigned
         if (v < 0 || (k == 0 && step->done_in)) continue;
         const nn_value_info *info = &plan->graph->values[v];
         const bool read = needs & (NN_NEEDS_OUTPUT << k) || (k == 0 && step->fused.output_linear.first);
-        if (read) nn_use(nn_data_of(plan, v), s);
-        if (info->output || info->kept) nn_use(nn_data_of(plan, v), plan->n_steps);
+        if (read) nn_use(nn_data_of(plan, step, v), s);
+        if (info->output || info->kept) nn_use(nn_data_of(plan, step, v), plan->n_steps);
         if (step->given >> k & 1) nn_use(nn_grad_of(plan, v), s);
     }
 }
@@ -75,14 +78,14 @@ static void nn_use_in_step(nn_plan *plan, int i) {
     const unsigned needs = step->backward ? node->backward_needs : ~0u;
     if (step->partials.bytes) nn_use(&step->partials, s), nn_use(&step->partials, plan->n_steps);
     if (node->saved.ndim) nn_use(saved, s);
-    if (!step->backward) saved->bytes += nn_plan_asked(plan, step->kernels.extra_saved, &step->call);
+    if (i < plan->n_forward) saved->bytes += nn_plan_asked(plan, step->kernels.extra_saved, &step->call);
     nn_use_outputs(plan, step, s, needs);
     if (step->backward && step->kernels.backward_weights)
         nn_use_for_weights(plan, step, step->paired_in ? step->paired_in : s);
     for (int k = 0; k < node->n_inputs; k++) {
         const nn_value v = node->input[k];
         if (v < 0 || (k == 0 && step->fused.maker)) continue;
-        if (needs & (1u << k)) nn_use(nn_data_of(plan, v), s);
+        if (needs & (1u << k)) nn_use(nn_data_of(plan, step, v), s);
         if (step->backward && g->values[v].has_grad) nn_use(nn_grad_of(plan, v), s);
     }
 }
@@ -93,6 +96,7 @@ static void nn_lifetimes(nn_plan *plan) {
         const nn_value_info *info = &g->values[v];
         const size_t bytes = nn_plan_bytes(plan, &info->shape, plan->type[v]);
         plan->data[v] = plan->grad[v] = (piece){.bytes = bytes, .first = 0, .last = -1};
+        plan->remade[v] = (piece){.bytes = plan->remade[v].bytes ? bytes : 0, .first = 0, .last = -1};
         /* Inputs are written before a run and outputs read after it. */
         if (info->source == NN_FROM_INPUT) nn_use(&plan->data[v], 0), nn_use(&plan->data[v], plan->n_steps);
     }
@@ -106,11 +110,12 @@ static void nn_lifetimes(nn_plan *plan) {
 /* A gradient takes its value's place if the step that writes it is the last to read the value. */
 static void nn_overlay(nn_plan *plan) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
-        const nn_node *node = plan->steps[s].node;
-        for (int k = 0; k < node->n_inputs; k++) {
+        const plan_step *step = &plan->steps[s];
+        const nn_node *node = step->node;
+        for (int k = 0; step->backward && k < node->n_inputs; k++) {
             if (node->input[k] < 0 || !(node->op->in_place & (1u << k))) continue;
             if (nn_plan_overlaps(plan, node->input[k])) continue;
-            piece *data = &plan->data[node->input[k]], *grad = &plan->grad[node->input[k]];
+            piece *data = nn_data_of(plan, step, node->input[k]), *grad = &plan->grad[node->input[k]];
             if (data->last != s || grad->first != s || data->bytes != grad->bytes) continue;
             data->last = grad->last;
             grad->in = data;
@@ -150,11 +155,12 @@ static void nn_find_gap(piece *p, piece **placed, int n, piece **scratch) {
 
 static bool nn_layout(nn_plan *plan) {
     const nn_graph *g = plan->graph;
-    const size_t most = 2 * (size_t)g->n_values + (size_t)g->n_nodes + (size_t)plan->n_steps + 1;
+    const size_t most = 3 * (size_t)g->n_values + (size_t)g->n_nodes + (size_t)plan->n_steps + 1;
     piece **all = calloc(most, sizeof *all), **scratch = calloc(most, sizeof *scratch);
     int n = 0;
     for (int v = 0; all && v < g->n_values; v++) {
         if (nn_is_used(&plan->data[v])) all[n++] = &plan->data[v];
+        if (nn_is_used(&plan->remade[v])) all[n++] = &plan->remade[v];
         if (nn_is_used(&plan->grad[v]) && !plan->grad[v].in) all[n++] = &plan->grad[v];
     }
     for (int i = 0; all && i < g->n_nodes; i++) {

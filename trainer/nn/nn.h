@@ -170,6 +170,11 @@ nn_value nn_constant(nn_graph *g, const char *name, nn_type type, int ndim, cons
 void nn_scope_push(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void nn_scope_pop(nn_graph *g);
 
+/* Trades time for memory: while it is on, the outputs of ops that are added do not stay from the forward to the backward pass.
+ * The backward pass runs these ops again, just before it needs them, from values that did stay. Results have the same bits.
+ * Ops that write states are not run again: their outputs stay. */
+void nn_recompute(nn_graph *g, bool on);
+
 /* y = activation(x W^T + b); W is [out, in], b is [out] or -1 for none. */
 nn_value nn_linear(nn_graph *g, nn_value x, nn_value w, nn_value b, nn_activation activation);
 

@@ -27,6 +27,7 @@ typedef struct nn_node {
     unsigned backward_needs; /* bit i: input i's data; NN_NEEDS_OUTPUT << i: output i's */
     bool synced;             /* forward and backward add numbers up over the processes of nn_plan_sync */
     double momentum;         /* of running outputs: see nn_run */
+    bool recompute;          /* backward runs it again: see nn_recompute */
     int bias; /* the input that is added to each row of output 0 last, so that its gradient is the sum over
                               * rows of that output's; 0: none */
 } nn_node;

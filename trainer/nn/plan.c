@@ -59,8 +59,8 @@ static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backwa
     if (!kernels) kernels = &node->op->ref;
     plan_step *step = &plan->steps[plan->n_steps++];
     *step = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
-    /* no other step knows the statistics of several processes */
-    const bool alone = !(plan->options.synced && node->synced);
+    /* no other step knows the statistics of several processes, and none runs another one's work again */
+    const bool alone = !(plan->options.synced && node->synced) && !node->recompute;
     if (on && alone) step->fusion = kernels->fusion;
     if (!backward || kernels->backward) return ADAMOD_OK;
     if (node->op->ref.backward)
@@ -68,6 +68,43 @@ static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backwa
                             node->op->name);
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s has no gradient, and the loss depends on parameters through it",
                         node->op->name);
+}
+
+/* ---- values that backward makes again ---- */
+
+/* Whether a value is dropped after its last use in the forward pass. */
+static bool nn_is_dropped(const nn_plan *plan, nn_value v) {
+    const nn_graph *g = plan->graph;
+    if (v < 0 || g->values[v].source != NN_FROM_NODE || !g->nodes[g->values[v].index].recompute) return false;
+    bool dropped = true;
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++)
+        dropped = dropped && !nn_is_goal(g, g->nodes[g->values[v].index].output[k], plan->options.loss, false);
+    return dropped;
+}
+
+/* Makes a dropped value again, unless an earlier step of the pass has. What it is computed from comes first, in the order of
+ * the forward pass, at most as deep as a chain of dropped values. */
+static adamod_status nn_make_again(nn_plan *plan, nn_value v) {
+    const nn_graph *g = plan->graph;
+    if (!nn_is_dropped(plan, v) || plan->remade[v].bytes) return ADAMOD_OK;
+    const nn_node *node = &g->nodes[g->values[v].index];
+    adamod_status status = ADAMOD_OK;
+    for (int k = 0; !status && k < node->n_inputs; k++) status = nn_make_again(plan, node->input[k]);
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+        if (node->output[k] >= 0) plan->remade[node->output[k]].bytes = 1; /* layout.c knows its size */
+    }
+    return status ? status : nn_add_step(plan, node, false);
+}
+
+static adamod_status nn_add_backward(nn_plan *plan, const nn_node *node) {
+    adamod_status status = ADAMOD_OK;
+    for (int k = 0; !status && k < node->n_inputs; k++) {
+        if (node->backward_needs >> k & 1) status = nn_make_again(plan, node->input[k]);
+    }
+    for (int k = 0; !status && k < NN_MAX_OUTPUTS; k++) {
+        if (node->backward_needs & (NN_NEEDS_OUTPUT << k)) status = nn_make_again(plan, node->output[k]);
+    }
+    return status ? status : nn_add_step(plan, node, true);
 }
 
 static adamod_status nn_list_steps(nn_plan *plan, const bool *needed, const bool *wanted) {
@@ -78,7 +115,7 @@ static adamod_status nn_list_steps(nn_plan *plan, const bool *needed, const bool
     }
     plan->n_forward = plan->n_steps;
     for (int i = g->n_nodes - 1; !status && i >= 0; i--) {
-        if (wanted[i]) status = nn_add_step(plan, &g->nodes[i], true);
+        if (wanted[i]) status = nn_add_backward(plan, &g->nodes[i]);
     }
     return status;
 }
@@ -196,6 +233,7 @@ void nn_plan_free(nn_plan *plan) {
     free(plan->data);
     free(plan->grad);
     free(plan->saved);
+    free(plan->remade);
     free(plan);
 }
 
@@ -215,15 +253,16 @@ static adamod_status nn_plan_build(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     const size_t values = (size_t)g->n_values + 1, nodes = (size_t)g->n_nodes + 1;
     bool *needed = nn_needed(g, plan->options.loss, false), *wanted = nn_needed(g, plan->options.loss, true);
-    plan->steps = calloc(2 * nodes, sizeof *plan->steps);
+    plan->steps = calloc(3 * nodes, sizeof *plan->steps); /* forward, backward, forward again */
     plan->type = calloc(values, sizeof *plan->type);
     plan->place = calloc(values, sizeof *plan->place);
     plan->converted = calloc(values, sizeof *plan->converted);
     plan->data = calloc(values, sizeof *plan->data);
     plan->grad = calloc(values, sizeof *plan->grad);
     plan->saved = calloc(nodes, sizeof *plan->saved);
+    plan->remade = calloc(values, sizeof *plan->remade);
     const bool memory = needed && wanted && plan->steps && plan->type && plan->place && plan->converted && plan->data &&
-                        plan->grad && plan->saved;
+                        plan->grad && plan->saved && plan->remade;
     adamod_status status = memory ? nn_list_steps(plan, needed, wanted)
                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan of %d ops", g->n_nodes);
     free(needed);

@@ -27,7 +27,7 @@ typedef struct plan_step {
     nn_on_device device;
     nn_fused fused;
     nn_sync sync;
-    bool backward;
+    bool backward;  /* false in a backward pass: forward again */
     unsigned given; /* backward: bit k: output k has a gradient */
     piece partials; /* of its sums over rows */
     int paired_in;  /* the step that does its backward_weights, too; 0: none */
@@ -87,6 +87,7 @@ struct nn_plan {
     plan_place *place;          /* of each value and its gradient */
     bool *converted;            /* of each value: a f32 input that is converted to bf16 as a run begins */
     piece *data, *grad, *saved; /* of each value, of its gradient, of each node */
+    piece *remade;              /* of each value: of its second copy, which backward makes; bytes 0: there is none */
     float *pairs;               /* moments and linear parts of channels, for fuse.c */
     size_t pairs_bytes;
     char *block;
@@ -124,6 +125,10 @@ size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type);
 size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const nn_call *c);
 /* Gives each array its place in the block, once types and calls are known; false without memory. */
 bool nn_plan_layout(nn_plan *plan);
+/* Whether a step reads or writes a value's second copy. */
+static inline bool nn_plan_uses_remade(const nn_plan *plan, const plan_step *step, nn_value v) {
+    return plan->remade[v].bytes > 0 && step - plan->steps >= plan->n_forward;
+}
 
 /* ---- calls.c ---- */
 

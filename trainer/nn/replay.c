@@ -212,6 +212,10 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
         nn_plan_bind(plan, step);
+        if (!step->backward) {
+            step->kernels.forward(&step->call);
+            continue;
+        }
         nn_call call = step->call;
         nn_gradients grad = step->grad;
         call.grad = &grad;

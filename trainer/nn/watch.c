@@ -12,7 +12,7 @@ static int nn_last_writer(const nn_plan *plan, int param) {
     int last = 0;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         const plan_step *step = &plan->steps[s];
-        for (int k = 0; k < step->node->n_inputs; k++) {
+        for (int k = 0; step->backward && k < step->node->n_inputs; k++) {
             const nn_value v = step->node->input[k];
             if (v < 0 || g->values[v].source != NN_FROM_PARAM || g->values[v].index != param) continue;
             const int writes = step->paired_in > s ? step->paired_in : s;
