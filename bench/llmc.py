@@ -95,7 +95,7 @@ def write_model(file, path, bf16):
 
 
 def tokens_of(file, i, name):
-    """Those of a batch, 16 bits each."""
+    """The tokens of a batch, 16 bits each."""
     data = file.read(f"batch/{i}/{name}")
     short = bytearray(len(data) // 2)
     short[0::2], short[1::2] = data[0::4], data[1::4]
@@ -126,7 +126,7 @@ def change(path, changes):
 
 
 def first_line(command):
-    """What a program prints; None: there is none, or it fails."""
+    """The output of a program; None: there is no such program, or it fails."""
     try:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
     except (OSError, subprocess.CalledProcessError):

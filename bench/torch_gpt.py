@@ -77,7 +77,7 @@ class Gpt:
         return self.linear(f"{at}.c_proj", y)
 
     def hidden(self, ids):
-        """What the output layer reads, for ids of [windows, tokens]."""
+        """The output layer's input, for ids of [windows, tokens]."""
         x = F.embedding(ids, self.w["wte.weight"])
         if "wpe.weight" in self.w:
             x = x + self.w["wpe.weight"][:ids.shape[1]]

@@ -1,4 +1,4 @@
-# What is installed of the program.
+# Installs the program.
 # SPDX-License-Identifier: MIT
 if(TARGET adamod_nn_cuda)
     install(TARGETS adamod_nn_cuda LIBRARY)

@@ -71,7 +71,7 @@ typedef struct adamod__coef_f32 {
         x.state = ZERO_UP_TO(k->idle, seen, k->beta3 * x.state + k->beta3c * x.eta);                                   \
         x.step = LESSER(x.state, x.eta);                                                                               \
     }
-/* What is 0 until an element has a gradient, for rules that add eps to v. */
+/* 0 until an element has had a gradient; for rules that add eps to v. */
 #define SEEN(state) (GREATER(x.g, -x.g) + x.state)
 /* MOVE, at the end of a formula, takes the step from x.p. In cautious kernels elements stay whose step would go against their
  * gradient, and the others go further: Liang et al., "Cautious Optimizers: Improving Training with One Line of Code", arXiv

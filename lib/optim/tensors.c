@@ -38,7 +38,7 @@ const char *adamod__scale_name(const char *state) {
     return NULL;
 }
 
-/* Of a state in 8 bits, the code or the scale that it begins with. */
+/* The first code, or the first scale, of an 8-bit state. */
 static double adamod__first_q8(const adamod_state_desc *desc, bool of_scale) {
     const float initial = (float)desc->initial;
     float scale = 0;

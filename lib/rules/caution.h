@@ -1,4 +1,4 @@
-/* Shared by the CPU and GPUs: how much further cautious steps go, where so many elements of an array move. */
+/* Shared by the CPU and GPUs: the factor of a cautious step, from how many elements of the array move. */
 #ifndef ADAMOD_CAUTION_H
 #define ADAMOD_CAUTION_H
 

@@ -95,8 +95,8 @@ _CUDA_CHOICES = ("gpu", "auto", "on", "off")
 
 
 def _terminal():
-    """Where a user sees a line at once: pip shows what is printed here only with -v, or when the build fails. None: there
-    is no terminal."""
+    """The terminal, on which a user sees a line at once: pip shows what is printed here only with -v, or when the build
+    fails. None: there is no terminal."""
     try:
         return open("/dev/tty", "w")
     except OSError:
@@ -124,7 +124,8 @@ def _gpus_by_nvidia_smi():
 
 
 def _gpus_by_driver():
-    """The same from the driver itself: a container may have no nvidia-smi, and an old one does not know compute_cap."""
+    """The compute capabilities from the driver itself: a container may have no nvidia-smi, and an old one does not know
+    compute_cap."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -139,8 +140,8 @@ def _gpus_by_driver():
 
 
 def _architectures(majors):
-    """What CMake calls the GPUs of these compute capabilities, where the kernels support them; 100 has PTX too, for GPUs
-    that come later."""
+    """CMake's names of the GPUs of these compute capabilities, if the kernels support them; 100 has PTX too, for later
+    GPUs."""
     kinds = {8: "80-real", 9: "90-real"}
     wanted = {kinds.get(int(major), "100") for major in majors if int(major) >= 8}
     return sorted(wanted, key=lambda name: int(name.split("-")[0]))
@@ -232,7 +233,7 @@ def _build_libraries(folder, settings):
     _tell(f"built in {time.monotonic() - progress.start:.0f} s")
     found = {}
     for path in sorted(folder.glob("libadamod*.so*")):
-        # Of the names that lead to one file, the one other programs are linked with: libadamod.so.0.
+        # One name for each file, the one that other programs are linked with: libadamod.so.0.
         name = re.match(r"libadamod\w*\.so(\.\d+)?$", path.name)
         if name:
             found[path.resolve()] = path.name

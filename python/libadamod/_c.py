@@ -238,7 +238,7 @@ def version() -> str:
 
 
 class Option(NamedTuple):
-    """What an option of a rule is, from the library's own table. A choice's value is its word."""
+    """An option of a rule, from the library's own table. A choice's value is its word."""
 
     name: str
     help: str
@@ -261,7 +261,7 @@ def rules() -> Dict[str, str]:
 
 
 class Rule(NamedTuple):
-    """What sets a rule apart, from its own file in the library; adamod.h explains the flags."""
+    """The properties of a rule, from its own file in the library; adamod.h explains the flags."""
 
     signed_states: FrozenSet[str]  # names of those that can be negative
     begin_as_param: FrozenSet[str]  # names of states
@@ -382,11 +382,11 @@ class Hyper:
         return found
 
     def update(self, spans: "ctypes.Array[Span]", elements: int, threads: int) -> None:
-        """One update of all arrays, which have so many elements together. Other Python threads run meanwhile."""
+        """One update of all arrays, which have `elements` elements together. Other Python threads run meanwhile."""
         check(lib.adamod_update(self.handle, spans, len(spans), pool_for(elements, threads)))
 
     def collect(self, spans: "ctypes.Array[Span]", elements: int, threads: int) -> Statistics:
-        """The same, counting the learning rates of single elements."""
+        """One update, which also counts the learning rates of single elements."""
         found = Statistics()
         check(lib.adamod_update_collect(self.handle, spans, len(spans), pool_for(elements, threads), byref(found)))
         return found
@@ -436,7 +436,7 @@ _pools_lock = threading.Lock()
 
 
 def pool(threads: int) -> Optional[int]:
-    """The pool of so many threads that all of a process share: two updates at once take turns. None for one thread."""
+    """The process's pool of `threads` threads: two updates at once take turns. None for one thread."""
     if not isinstance(threads, int) or threads >= 2**31:  # which the library would take for another number
         raise ValueError(f"threads is {threads!r}, expected a whole number, threads <= 1024")
     if threads <= 1:

@@ -30,7 +30,7 @@ __all__ = ["names"]
 
 
 def _info(name: str, cls: Type[Optimizer]) -> Any:
-    """What timm has to know: which of its arguments a class takes."""
+    """timm's record of a class: which of its arguments the class takes."""
     arguments = inspect.signature(cls).parameters
     return OptimInfo(
         name=name,
@@ -54,5 +54,5 @@ def _register() -> List[str]:
     return found
 
 
-# What was registered.
+# The names that were registered.
 names = _register()

@@ -27,8 +27,8 @@ typedef struct jobs {
 enum { JOBS_NOT_BEGUN = -1, JOBS_GRACE = 10 };
 int jobs_run(const jobs *j, int *status);
 
-/* What answer() returns, called in a process of its own: for a question that would leave this process unfit to begin jobs. CUDA,
- * once initialised, does not work in processes forked later. false also if there can be no such process. */
+/* Calls answer() in a child process and returns its answer; false also if fork fails. For questions that would leave this
+ * process unfit to start jobs: CUDA, once initialised, does not work in processes forked later. */
 bool jobs_ask(bool (*answer)(void));
 
 #endif

@@ -170,7 +170,7 @@ static void introduce(const maker *m) {
     fprintf(stderr, "\n");
 }
 
-/* What is left, and how to go on. */
+/* Prints how many runs are left, and the command that continues. */
 static void conclude(const maker *m, int stopped) {
     int over = 0, unknown;
     const double left = run_list_left(m->p, NULL, &unknown) / m->at_once;

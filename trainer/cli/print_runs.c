@@ -1,4 +1,4 @@
-/* What there is to do of a list of runs, before it is done: --dry-run. */
+/* --dry-run: prints what a list of runs would do. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -72,7 +72,7 @@ typedef struct sums {
     double seconds, bytes; /* that are needed; bytes NAN: not known */
 } sums;
 
-/* Of a group. */
+/* Sums over the runs of a group. */
 static sums sum_up(const run_list *p, const char *group) {
     sums s = {0};
     for (int i = 0; i < p->n; i++) {

@@ -57,7 +57,7 @@ static const cli_syntax syntax = {
     .takes = CLI_OPERANDS,
     .operands = offsetof(arguments, names)};
 
-/* What is carried out. */
+/* A study under way. */
 typedef struct reproduction {
     const arguments *a;
     study s;

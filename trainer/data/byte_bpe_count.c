@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that are read before they are counted, in so many lots a thread. */
+/* Bytes read before they are counted, and the parts each thread gets of them. */
 enum { BATCH = 8 << 20, LOTS = 4 };
 
 byte_bpe_learner *byte_bpe_learner_create(void) {

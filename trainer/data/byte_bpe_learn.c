@@ -32,7 +32,7 @@ typedef struct pair {
     bool listed;     /* in `changed` */
 } pair;
 
-/* What an item of the queue stands for. */
+/* An item of the queue. */
 typedef struct candidate {
     int32_t pair;
     word_list words;

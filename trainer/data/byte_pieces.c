@@ -14,7 +14,7 @@ static inline unicode_class class_at(text_slice text, size_t at, size_t *next) {
     return class;
 }
 
-/* Where the run of characters of a class ends that goes on at a place. */
+/* The end of the run of characters of this class at `at`. */
 static size_t run_end(text_slice text, size_t at, unicode_class class) {
     for (size_t next; at < text.n && class_at(text, at, &next) == class;) at = next;
     return at;

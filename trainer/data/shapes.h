@@ -15,7 +15,7 @@ enum { SHAPES_LEAST = 16, SHAPES_SIZE = 32, SHAPES_MOST = 64, SHAPES_CLASSES = 1
 typedef struct shapes_options {
     uint64_t seed;
     int stream; /* 0 for training, 1 for validation, ... */
-    /* What makes shapes easier to tell apart. */
+    /* These make shapes easier to tell apart. */
     bool plain;   /* no strokes and blots */
     bool upright; /* not turned */
 } shapes_options;

@@ -17,8 +17,8 @@ static inline void shuffle(int64_t *x, int64_t n, int64_t take, uint64_t key) {
     }
 }
 
-/* Where i in 0..n-1 lies in a permutation of them that is determined by a key: a Feistel network over the next power of
- * four, repeated until it stays below n. Needs no list, for n too large for one. */
+/* The place of i in a permutation of 0..n-1, which the key determines: a Feistel network over the next power of four,
+ * repeated until the result is below n. Needs no list, so n may be too large for one. */
 static inline uint64_t shuffle_place(uint64_t i, uint64_t n, uint64_t key) {
     int half = 1;
     while (half < 32 && (uint64_t)1 << 2 * half < n) half++;

@@ -6,7 +6,7 @@
 #include "data/byte_bpe.h"
 #include "data/token_file.h"
 
-/* What a document is. Empty ones are left out. */
+/* How input is cut into documents. Empty ones are left out. */
 typedef enum token_document {
     TOKEN_DOCUMENT_FILE,
     TOKEN_DOCUMENT_BLANK, /* up to two ends of lines, which it keeps */

@@ -137,7 +137,7 @@ static nn_value norm(nn_graph *g, const gpt_config *c, const char *name, nn_valu
 
 /* ---- blocks ---- */
 
-/* What a graph reads besides parameters. */
+/* A graph's inputs. */
 typedef struct text {
     nn_value ids, positions;
     nn_value ranges; /* of windows, or ... */
@@ -156,7 +156,7 @@ static nn_value queries_and_keys(nn_graph *g, const gpt_config *c, const text *t
                         rotary ? c->rotary_base : 0, 1e-5);
 }
 
-/* Of new tokens to those in the cache of a layer, and to themselves. */
+/* Attention of new tokens to a layer's cached tokens and to themselves. */
 static nn_value cached_attention(nn_graph *g, const gpt_config *c, const text *t, int layer, nn_value qkv) {
     char name[32];
     snprintf(name, sizeof name, "cache.%d", layer);
@@ -197,7 +197,7 @@ static nn_value embed(nn_graph *g, const gpt_config *c, const text *t) {
     return c->dropout > 0 ? nn_dropout(g, x, c->dropout) : x;
 }
 
-/* What the output layer reads. */
+/* Embeddings, blocks and the last norm; returns the output layer's input. */
 static nn_value decoder(nn_graph *g, const gpt_config *c, const text *t) {
     nn_value x = embed(g, c, t);
     for (int i = 0; i < c->layers; i++) {

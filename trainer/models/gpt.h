@@ -31,7 +31,7 @@ typedef struct gpt_settings {
 } gpt_settings;
 extern const key_table gpt_keys;
 
-/* The same with every default resolved. */
+/* gpt_settings with every default resolved. */
 typedef struct gpt_config {
     int layers, d, heads, kv_heads;
     int ffn;     /* width between the two layers of a block; with SwiGLU the first one has twice as many outputs */

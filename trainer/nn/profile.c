@@ -197,7 +197,7 @@ adamod_status nn_profile_peak(const nn_params *params, double *flops) {
     return status;
 }
 
-/* Where a name begins with several of these, the first counts. */
+/* The first entry that the name begins with counts. */
 double nn_profile_data_sheet(const char *gpu) {
     static const struct {
         const char *name;

@@ -66,8 +66,8 @@ const char *nn_profile_library(void);
  * attainable peak. */
 adamod_status nn_profile_peak(const nn_params *params, double *flops);
 
-/* The same by the vendor's data sheet, for dense products of bf16: of a GPU by its name ("NVIDIA H200"); of the plan's device, if
- * its precision is mixed. 0: not known. */
+/* The peak by the vendor's data sheet, for dense products of bf16: of a GPU by its name ("NVIDIA H200"); of the plan's
+ * device, if its precision is mixed. 0: not known. */
 double nn_profile_data_sheet(const char *gpu);
 double nn_profile_data_sheet_peak(const nn_plan *plan);
 

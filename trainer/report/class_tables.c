@@ -93,7 +93,7 @@ static void write_accuracies(FILE *out, const report *r, const tally *t) {
     fputs(c->n > MATRIX ? "</details>\n" : "", out);
 }
 
-/* The same as a sheet, in percent. */
+/* The table of accuracies as a sheet, in percent. */
 static sheet *accuracy_sheet(const report *r, const tally *t) {
     const report_classes *c = t[0].like;
     int columns = 1;

@@ -45,7 +45,7 @@ void page_caption(FILE *out, const report *r, const report_figures *f, report_gr
 /* Translations with their mistakes marked; nothing if there are none. */
 void page_samples(FILE *out, const report *r);
 
-/* Where the page's tables are written as CSV, Markdown and LaTeX: PAGE-tables. */
+/* PAGE-tables, the directory of the page's tables as CSV, Markdown and LaTeX. */
 typedef struct page_tables {
     char directory[PATH_MAX];
     const char *link; /* the directory relative to the page */

@@ -6,7 +6,7 @@
 #include "report/sheet.h"
 #include "report/variants.h"
 
-/* What the page's table of results says, in the same cells. NULL: no memory, as for all of these. */
+/* The page's table of results, cell by cell. NULL: no memory, as for all of these. */
 sheet *results_sheet(const report *r, const report_table *t);
 /* variant, metric, split, unit, runs, median, mean, std, min, max, diverged. */
 sheet *results_records(const report *r);

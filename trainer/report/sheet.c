@@ -212,8 +212,8 @@ int sheet_markdown(const sheet *s, FILE *out) {
 
 /* ---- LaTeX ------------------------------------------------------------------------------------------------------- */
 
-/* What pdflatex with its standard fonts cannot take as it is. Brackets and stars would belong to the \\ before them, and
- * two hyphens would be a dash. */
+/* Characters that pdflatex with its standard fonts cannot take as they are. Brackets and stars would belong to the \\ before
+ * them, and two hyphens would be a dash. */
 static const char *const latex[][2] = {
     {"\\", "\\textbackslash{}"},
     {"&", "\\&"},

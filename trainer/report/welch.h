@@ -15,8 +15,9 @@ bool welch_better(const report_spread *a, const report_spread *b, metric_better 
 double welch_student_p(double t, double df);
 double welch_critical(double df);
 
-/* What n seeds can tell, in a sentence: "With 3 seeds each, two means count as different (p < 0.05) only if they are at least
- * 2.3 standard deviations of a run apart." Of runs that spread alike: the critical t of 2n - 2 degrees times sqrt(2 / n). */
+/* Writes what n seeds can tell, in a sentence: "With 3 seeds each, two means count as different (p < 0.05) only if they are
+ * at least 2.3 standard deviations of a run apart." For runs that spread alike: the critical t of 2n - 2 degrees of freedom
+ * times sqrt(2 / n). */
 void welch_power(int n, char *out, size_t size);
 
 #endif

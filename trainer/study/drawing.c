@@ -200,7 +200,7 @@ static int legend_height(const figure *g, int row) {
     return most * LINE;
 }
 
-/* Where a row begins, from the top of the figure; row 0 below the legend of all. */
+/* The distance of a row from the top of the figure; row 0 lies below the common legend. */
 static int row_top(const figure *g, int row) {
     const cell *first = first_curves(g);
     int y = g->one_legend && first ? legend_height(g, (int)(first - g->cell) / g->columns) + 6 : 0;

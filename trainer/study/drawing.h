@@ -37,7 +37,7 @@ typedef struct drawing {
     int n_panels;
 } drawing;
 
-/* What came of it. */
+/* The result of a drawing. */
 typedef struct drawing_result {
     char *svg;     /* for use within HTML, in the page's colours; NULL: not drawn */
     bool pdf;      /* NAME.pdf exists; not every gnuplot can draw one */

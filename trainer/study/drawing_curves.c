@@ -12,7 +12,7 @@ enum { GRID = 400, MARKED = 60 }; /* points of a smoothed line; most points of a
 
 /* ---- What is drawn ----------------------------------------------------------------------------------------------- */
 
-/* What a panel shows of a run's points, as a series_value. Perplexities are averaged as logarithms. */
+/* The quantity of a run's points that a panel shows, for series_value. Perplexities are averaged as logarithms. */
 typedef struct quantity {
     bool loss, perplexity;
     int metric; /* in report_run.metric; -1: none */

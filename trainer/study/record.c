@@ -85,7 +85,7 @@ static int copy_file(const record *r, const char *name) {
     return status;
 }
 
-/* Where the value of a line of recipe.yaml that is a path has its last part; NULL: it is no path. */
+/* The last part of the path that a line of recipe.yaml has as its value; NULL: the value is no path. */
 static const char *path_in_recipe(text_slice l, const char **value) {
     const char *colon = memmem(l.bytes, l.n, ": ", 2), *end = l.bytes + l.n, *last = NULL;
     if (!colon) return NULL;

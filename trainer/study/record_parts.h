@@ -17,7 +17,7 @@ int record_read(const record *r, const char *name, char **text, size_t *n);
 int record_write(const record *r, const char *name, const char *text, size_t n);
 /* Writes a file, and frees the text. */
 int record_write_json(const record *r, const char *name, json *j);
-/* Copies the next value as it is, but a number in so many digits; 0: in all. */
+/* Copies the next value as it is, but numbers with `digits` digits; 0: all digits. */
 void record_value(json_input *in, json *out, int digits);
 void record_number(json *out, double x, int digits);
 

@@ -5,7 +5,7 @@
 
 #include "train/recipe.h"
 
-/* What is in a run's directory. */
+/* The state of a run's directory. */
 typedef enum run_state {
     RUN_IS_NEW,   /* nothing, or a run without a checkpoint, which is begun again */
     RUN_IS_BEGUN, /* a run to be resumed */
@@ -48,7 +48,7 @@ int run_list_look(run_list *p);
 /* Seconds that are left of a run, by what others took that are over: runs of its variant, else of its group; else by the
  * guess. NAN: not known. Call run_list_look before. */
 double run_list_expect(const run_list *p, int index);
-/* The same for all runs of a group, or (NULL) of all, one after another. *unknown: runs whose time is not known, which do
+/* Seconds left for the runs of a group (NULL: of all), one after another. *unknown: runs whose time is not known, which do
  * not count. */
 double run_list_left(const run_list *p, const char *group, int *unknown);
 

@@ -98,7 +98,7 @@ static int refuse_metric(const report_run *r, const char *name) {
     return adamod__refuse("--metric is '%.80s', expected one of %s", name, list);
 }
 
-/* What the group of a run shows. */
+/* Chooses the metric that the run's group shows. */
 static int choose_metric(standing_metric *out, const standings_options *o, const report_run *r) {
     const metric loss = {"loss", "loss", "loss", "", 1, 3, METRIC_LOWER, true, NULL}, *m = &loss;
     for (int i = 0; i < r->n_metrics; i++) {

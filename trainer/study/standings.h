@@ -16,7 +16,7 @@ typedef struct standings_options {
     double started;     /* runs that end better than this are counted; NAN: none are */
 } standings_options;
 
-/* What a group shows. */
+/* The metric that a group shows. */
 typedef struct standing_metric {
     char name[64], label[64], unit[16];
     int decimals;

@@ -15,7 +15,7 @@
 
 enum { CELL = 96 };
 
-/* What a column of a group has. */
+/* The columns of a group. */
 typedef enum part { TUNED, NUMBER, STARTED, PARTS } part;
 
 static bool has_part(const standings *s, part p) {

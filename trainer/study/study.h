@@ -61,7 +61,7 @@ typedef struct study_source {
     study_list keys; /* of the recipe */
 } study_source;
 
-/* What --quick makes of an experiment. */
+/* How --quick changes an experiment. */
 typedef struct study_quick {
     char *recipe; /* a path */
     study_list set;
@@ -156,7 +156,7 @@ typedef struct study_place {
     int experiment, method;
 } study_place;
 
-/* Whose runs a method shows: its own, or those of `same`. */
+/* The method and experiment whose runs are shown for this one: its own, or those of `same`. */
 study_place study_owner(const study *s, const study_options *o, study_place of);
 
 /* The seeds that an experiment is to have. */

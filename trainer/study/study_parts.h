@@ -28,7 +28,7 @@ void study_slug(const study *s, study_place of, char *out, size_t size);
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* What there is of a method in an experiment. */
+/* The runs of a method in an experiment, and their results. */
 typedef struct study_cell {
     report_run *run;       /* in the order of their seeds, in any state */
     const report_run **at; /* pointers to them */

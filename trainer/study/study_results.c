@@ -45,7 +45,7 @@ static double value_of(const report_run *run, const report_point *p, const char 
     return m ? p->value[m - run->metric] : NAN;
 }
 
-/* What a finished run measured at its end, on test data if there are any. */
+/* A finished run's last measurement, on test data if there are any. */
 static double result_of(study_cell *cell, const report_run *run, const char *name) {
     if (run->final_test.weight > 0) return value_of(run, &run->final_test, name);
     if (!(run->final_valid.weight > 0)) return NAN;

@@ -51,7 +51,7 @@ static void mark(marks *m, const char *format, ...) {
     va_end(arguments);
 }
 
-/* What is to be known beside the number: fewer seeds, a shorter schedule, other data. */
+/* Marks for the number: fewer seeds, a shorter schedule, other data. */
 static marks marks_of(const study_cell *c, int wanted) {
     const int over = c->finished + c->diverged;
     marks m = {""};

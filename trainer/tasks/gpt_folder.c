@@ -21,7 +21,7 @@ bool gpt_folder_is(const char *directory) {
 
 /* ---- config.json ---- */
 
-/* What a model of ours can have, with the defaults of transformers' GPT2Config. */
+/* The keys of config.json that our model supports, with the defaults of transformers' GPT2Config. */
 typedef struct hub_config {
     double n_layer, n_embd, n_head, n_positions, n_inner, layer_norm_epsilon;
     char model_type[32], activation_function[32];

@@ -79,7 +79,7 @@ int language_packed_at(const language *s, int split, int64_t length, int64_t win
     return token_set_window(s->packed[split], &(token_windows){.length = length}, 0, window, ids);
 }
 
-/* Of the number of ids, the first and the last ones: files may be larger than memory. */
+/* Hashes the number of ids, the first and the last ones: files may be larger than memory. */
 static int hash_packed(language *s, int split) {
     enum { SOME = 1024 };
     const int64_t n = s->n[split], length = n - 1 < SOME ? n - 1 : SOME;

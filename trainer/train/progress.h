@@ -4,8 +4,8 @@
  *     [3/12] adam, seed 1  step 300/900  epoch 0.14  2m05s left, 41m10s in all  batch loss 3.1234
  *         validation loss 3.0567 (best 2.9871), exact 44 %, BLEU 63.9  9000 tokens/s
  *
- * Where the operations of an item and the GPU's peak are known, the rate is followed by their share: "510000 tokens/s, 44 % of
- * peak".
+ * If the operations of an item and the GPU's peak are known, the rate is followed by the share of the peak: "510000 tokens/s,
+ * 44 % of peak".
  *
  * The time left includes evaluations, checkpoints and the test at the end, by the times they have taken so far. */
 #ifndef ADAMOD_PROGRESS_H

@@ -134,7 +134,7 @@ typedef struct cuda_driver {
     /* Bytes of workspace for these tensors, on the host; NULL: none. */
     int64_t (*workspace)(const device_layout *l);
 } cuda_driver;
-/* Of rules without a driver, where steps are cautious. */
+/* Runs cautious steps of rules that have no driver of their own. */
 extern const cuda_driver cuda_caution_driver;
 #define DRIVER(name) extern const cuda_driver cuda_##name##_driver;
 #include "rules/names.inc.h"

@@ -90,7 +90,7 @@ template <class RULE> struct quick_of;
 #define BOUNDED(name, formula, mask) KERNELS(name, formula, mask, true, false)
 #define CAUTIOUS(name, formula, mask, bound)                                                                           \
     KERNELS(name, formula, (mask) & ~(HAS_Q8 | HAS_BF16 | HAS_TUNINGS) | CAUTIOUS_Q8(mask), bound, true)
-/* Of cautious steps there are no kernels made for speed. */
+/* Cautious steps have no fast kernels. */
 #define CAUTIOUS_Q8(mask) ((mask)&HAS_ANY_Q8 ? HAS_Q8_EACH : 0)
 #define KERNELS(name, formula, mask, bound, caution)                                                                   \
     struct NAME(name##_rule) {                                                                                         \

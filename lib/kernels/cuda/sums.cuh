@@ -147,7 +147,7 @@ template <class RULE> static void run_sums_if_cautious(const view *v, cudaStream
     if constexpr (RULE::is_cautious) run_sums_of<RULE, true>(v, stream, f64, variant);
 }
 
-/* Of cautious variants only. */
+/* Cautious variants only. */
 template <class... RULES>
 [[maybe_unused]] static void run_cautious_sums(const view *v, cudaStream_t stream, int f64, rule_variants<RULES...>) {
     int variant = 0;

@@ -69,7 +69,7 @@ def _without_values(t: Tensor) -> str:
 
 
 def has_nonzero(t: Tensor) -> bool:
-    """Of a DTensor, in this process's part."""
+    """Whether any element is not 0. A DTensor: in this process's part."""
     if t.is_nested or t.is_meta or is_fake(t):
         return True  # refused in the step
     if not t.numel() or t.layout is not torch.strided:
@@ -157,7 +157,7 @@ class Wanted(NamedTuple):
 
 
 def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
-    """What has to stay as it was for the addresses in a span to be right."""
+    """Everything that the addresses in a span depend on. They are right as long as this is equal."""
     try:
         states = map(state.__getitem__, names)
         addresses = map(_data_ptr, map(local, states) if sharded else states)
@@ -525,7 +525,7 @@ class Arrays:
         link.in_place = dense and not p.is_neg() and not p.is_conj()
         link.stride = p.stride() if link.in_place else _contiguous(p.shape)
         link.grad_stride, link.grad_dtype = link.stride, p.dtype
-        # What goes through a copy is written by PyTorch itself.
+        # PyTorch itself writes arrays that go through a copy.
         link.touch = p.detach().as_strided((0,), (1,), 0) if link.in_place else torch.empty(0, device=p.device)
         steps = self._steps(i, state)
         link.updates = counts.Updates(state.get("step"), steps, functools.partial(self._new_count, i))
@@ -548,7 +548,7 @@ class Arrays:
         return link
 
     def _new_count(self, i: int, steps: int) -> Tensor:
-        """Of parameters that begin together, side by side."""
+        """A new count of steps. Counts of parameters that begin together lie side by side."""
         if steps > 0:
             return counts.new(steps)
         if not self.new_counts:

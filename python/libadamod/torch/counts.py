@@ -33,7 +33,7 @@ def new(steps: int) -> Tensor:
 
 
 def row(counts: Sequence[int]) -> List[Tensor]:
-    """The same for several, each with a storage of its own, side by side in memory: so they are written at once."""
+    """Several new counts, each with its own storage, side by side in memory, so that they are written at once."""
     if any(n >= _ENDS[torch.float64] for n in counts):
         return [new(n) for n in counts]
     memory = array("d", counts)

@@ -146,7 +146,7 @@ class Coupled:
         return list(self.others.values())
 
     def _device(self, groups: Sequence[Arrays]) -> torch.device:
-        """Where numbers of all processes come together."""
+        """The device on which numbers of all processes are summed."""
         params = [p for arrays in groups for p in arrays.params]
         if not params and self.group is not None and dist.get_backend(self.group) == "nccl":
             return torch.device("cuda", torch.cuda.current_device())

@@ -28,7 +28,7 @@ _VALUE_TYPES = {torch.float32: _c.F32, torch.float64: _c.F64}
 
 
 class Scaling(NamedTuple):
-    """What a GradScaler says: gradients are divided by scale, and the step is skipped unless found_inf is 0."""
+    """A GradScaler's numbers: gradients are divided by scale, and the step is skipped unless found_inf is 0."""
 
     scale: Any = None
     found_inf: Any = None
@@ -260,7 +260,7 @@ class Handle:
         member.settled_ids = [link.counted.id for link in arrays.settled.active] if arrays.settled else []
 
     def scale(self, scaling: Scaling) -> None:
-        """What a GradScaler says is read on the device: the host does not wait for it."""
+        """The device reads the GradScaler's numbers: the host does not wait for them."""
         if not scaling and not self.scaling:
             return
         if self.on_host:  # where the step was skipped already if found_inf says so
@@ -292,7 +292,7 @@ class Handle:
         self.collecting = on
 
     def statistics(self, arrays: Arrays) -> Optional[_c.Statistics]:
-        """Of a group's last update, if they were collected; waits for it."""
+        """The statistics of a group's last update, if they were collected; waits for it."""
         member = self.members.get(arrays.index)
         if not self.collecting or member is None or member.arrays is not arrays:
             return None
@@ -352,7 +352,7 @@ class Handle:
 
 
 class Handles:
-    """Those of one optimizer."""
+    """The handles of one optimizer."""
 
     def __init__(self) -> None:
         self.by_key: Dict[Tuple[str, str, int], Handle] = {}
@@ -426,7 +426,7 @@ class Handles:
             handle.read_steps()
 
     def statistics(self, arrays: Arrays) -> List[_c.Statistics]:
-        """Of a group's last update, one for each device it has parameters on."""
+        """The statistics of a group's last update, one for each device it has parameters on."""
         found = [handle.statistics(arrays) for handle in self.by_key.values()]
         return [statistics for statistics in found if statistics is not None]
 

@@ -1,4 +1,4 @@
-"""What all rules share: a torch.optim.Optimizer whose step is one call of the C library for each parameter group on
+"""The base of all rules: a torch.optim.Optimizer whose step is one call of the C library for each parameter group on
 the CPU, and one for all groups on each GPU.
 
 SPDX-License-Identifier: MIT
@@ -359,7 +359,7 @@ class Optimizer(torch.optim.Optimizer):
         self._handles.push_options(self._all_arrays())
 
     def _scaling(self, grad_scaler: Any = None) -> Scaling:
-        """What a GradScaler wants.
+        """The GradScaler's numbers for this step.
 
         PyTorch 1.13's GradScaler hands itself to step; later ones leave found_inf and grad_scale here for its duration.
         """

@@ -109,12 +109,12 @@ _OTHER_NAMES = {
 }
 
 
-# Of a constructor's locals(), what is no option.
+# Names in a constructor's locals() that are no options.
 _NO_OPTIONS = ("self", "params", "common", "decoupled_weight_decay", "__class__")
 
 
 def own(arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """Of a constructor's locals(), the options that are its own."""
+    """The class's own options, from its constructor's locals()."""
     return {name: value for name, value in arguments.items() if name not in _NO_OPTIONS}
 
 
@@ -127,7 +127,7 @@ def _known(cls: type, options: Iterable[str]) -> List[str]:
 
 
 def _hint(known: Sequence[str], name: str) -> Optional[str]:
-    """What was meant by an option that a class does not have; None: there is none like it."""
+    """The option that was probably meant by one that a class does not have; None: there is none like it."""
     option, text = _OTHER_NAMES.get(name, ("", ""))
     if option in known:
         return text
@@ -141,7 +141,7 @@ def _is_misspelt(known: Sequence[str], name: str) -> bool:
     return _OTHER_NAMES.get(name, ("",))[0] in known or any(abs(len(name) - len(option)) <= 2 for option in near)
 
 
-# What PyTorch, schedulers and timm put into groups beside an optimizer's options.
+# Keys that PyTorch, schedulers and timm put into groups beside an optimizer's options.
 OF_OTHERS = frozenset(
     (
         *("params", "param_names", "step", "name", "capturable", "differentiable", "foreach", "fused", "maximize"),

@@ -18,7 +18,7 @@ from torch import Tensor
 from .. import _c
 from .sharding import is_distributed, local, placed
 
-# Of the rules that have states in 8 bits, those that can be negative.
+# Names of 8-bit states that can be negative.
 _SIGNED = frozenset().union(*(i.signed_states for i in map(_c.rule_info, _c.rules()) if i.q8_states))
 
 

@@ -54,7 +54,7 @@ def _counts(x: Tensor) -> Tensor:
 
 
 class _Sums:
-    """What is known of the rates so far, without keeping them: there may be billions."""
+    """Sums over the rates so far. The rates are not kept: there may be billions."""
 
     FINE = 4096  # bins by the first 12 bits after the sign of a float32: 16 for each power of two
 
@@ -81,7 +81,7 @@ class _Sums:
 
 
 def histogram(parts: Iterable[Tuple[Tensor, Tensor]]) -> Histogram:
-    """Of (eta, step), one pair for each parameter, flat."""
+    """The histogram of (eta, step), one pair for each parameter, flat."""
     before, after = _Sums(), _Sums()
     bounded = elements = 0
     for eta, step in parts:
@@ -97,7 +97,7 @@ def histogram(parts: Iterable[Tuple[Tensor, Tensor]]) -> Histogram:
 
 
 def merged(parts: Sequence[Statistics]) -> Histogram:
-    """Of what the library has counted. Of several parts only the histograms tell the median, to 13 %."""
+    """The histogram of what the library has counted. With several parts the median is known to 13 % only."""
     parts = [part for part in parts if part.elements]
     if not parts:
         return histogram([])
@@ -135,7 +135,7 @@ def rounded(x: float, dtype: torch.dtype) -> float:
 
 
 def constant(lr: float, like: Tensor) -> Tensor:
-    """The same rate for every element, in the type of computation."""
+    """One rate for every element, in the type of computation."""
     x = local_real(like)
     dtype = torch.float64 if x.dtype is torch.float64 else torch.float32
     return torch.full_like(x, rounded(lr, dtype), dtype=dtype)

@@ -352,7 +352,7 @@ class LAMB(Optimizer):
         super().__init__(params, {**own(locals()), "trust_ratio": True}, common)
 
 
-# What prodigyopt has in its groups beside options.
+# Keys of prodigyopt's groups that are no options.
 _OF_PRODIGYOPT = ("d", "d_max", "d_numerator", "d_denom", "d_hat", "k")
 
 
@@ -442,7 +442,7 @@ class StableAdamW(Optimizer):
         super().__init__(params, {**own(locals()), "update_clipping": True}, common)
 
 
-# What schedulefree and pytorch_optimizer have in their groups beside options.
+# Keys of schedulefree's and pytorch_optimizer's groups that are no options.
 _OF_SCHEDULEFREE = ("k", "weight_sum", "lr_max", "scheduled_lr")
 
 
@@ -459,10 +459,10 @@ def _has_weights_of_a_constant_lr(group: Dict[str, Any]) -> bool:
 
 
 class _ScheduleFree(Optimizer):
-    """What both have: the weights to train, and those to evaluate with. Which of them the parameters are is train_mode of
-    the groups, as in the authors' package, so that copies and checkpoints tell it."""
+    """The base of both: weights to train, and weights to evaluate with. train_mode of the groups tells which of them the
+    parameters are, as in the authors' package, so that copies and checkpoints have it."""
 
-    # What eval() replaced, and the parameter's count of writes after that. Copies and checkpoints do not have it.
+    # The weights that eval() replaced, and the parameter's count of writes after that. Not in copies and checkpoints.
     _kept: Dict[Tensor, Tuple[Tensor, int]] = {}
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -609,7 +609,7 @@ class ScheduleFreeSGD(_ScheduleFree):
 
 class Sophia(Optimizer):
     """Sophia, Liu et al., arXiv 2305.14342: divides by an estimate of the Hessian's diagonal, and clips; as the authors'
-    SophiaG. Call update_hessian() every so many steps, after a backward pass of which the squared gradients are such an
+    SophiaG. Call update_hessian() every few steps, after a backward pass of which the squared gradients are such an
     estimate: with labels that were drawn from the model's own answers.
 
     Args, besides those of every Optimizer here:

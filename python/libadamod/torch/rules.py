@@ -125,7 +125,7 @@ class Adam(Optimizer):
         super().__init__(params, own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
     def _other_formula(self, group: Dict[str, Any], before: Dict[str, Any], has_states: bool) -> Optional[str]:
-        # What has no amsgrad is of another rule: RAdam's, timm's NAdamW and the like. Apex has bias_correction in its place.
+        # A group without amsgrad is another rule's: RAdam's, timm's NAdamW and the like. Apex has bias_correction instead.
         unlike = "amsgrad" not in group and (checkpoints.is_ours(group) or "bias_correction" not in group)
         found = super()._other_formula(group, before, has_states)
         return found or ("it has no amsgrad, which adam has" if has_states and unlike else None)
@@ -403,7 +403,7 @@ class AdaShift(Optimizer):
 
     Args, besides those of every Optimizer here:
         weight_decay: decoupled from the gradient, unless decay says otherwise.
-        window: how late the gradient in v is; so many gradients are kept.
+        window: how late the gradient in v is, and how many gradients are kept.
         spatial: v takes the largest gradient of the parameter ("max") or each element's own ("none").
     """
 

@@ -131,7 +131,7 @@ class Settled:
         with_grads = set(self.indices)
         idle = [link for link in known if link.index not in with_grads and link.device is not None]
         self.placed = self.params + [params[link.index] for link in idle]
-        # Of the states' tensors, one after the other.
+        # The states' tensors, one after the other.
         self.holders = [link.state for link in active + idle for _ in link.names]
         self.names = [name for link in active + idle for name in link.names]
         self.addresses = self._addresses()

@@ -114,7 +114,7 @@ class Whole(Arrays):
         self.let_go()
 
     def let_go(self) -> None:
-        """Of all whole tensors."""
+        """Releases all whole tensors."""
         for t, _ in self.parts:
             t.grad = None
             t.data = t.new_empty(0)
@@ -188,7 +188,7 @@ class Together:
 
 
 def _told(p: Tensor, state: Dict[str, Any]) -> str:
-    """What decides which collectives a process comes to for a parameter that is gathered, in words for a message."""
+    """Everything that decides which collectives a process calls for a gathered parameter, in words for a message."""
     g: Any = p.grad
     if g is None:
         return "no gradient"
@@ -252,7 +252,7 @@ class Gathering:
             together.make_states(states)
 
     def _turns(self, groups: Sequence[Arrays]) -> Iterator[Together]:
-        """Those that are updated together, one after the other."""
+        """The parameters that are updated together, set after set."""
         before, self.known = self.known, {}
         for turn in self._choices(groups):
             key = tuple((arrays.index, *places) for arrays, places in turn)

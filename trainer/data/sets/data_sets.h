@@ -72,7 +72,7 @@ typedef struct data_set {
     /* Prepares subwords (pairs), or files (copies); if neither, the members of archives. */
     const data_pairs *pairs;
     const data_copy *copies;
-    int32_t tokens; /* copies are files of tokens (token_file.h) of a vocabulary with so many ids; 0: they are text */
+    int32_t tokens; /* copies are files of tokens (token_file.h) of a vocabulary of this size; 0: they are text */
     const data_amount *amounts; /* NULL: not known */
     const char *languages[2];   /* of pairs or copies */
 } data_set;

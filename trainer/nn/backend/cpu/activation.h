@@ -34,7 +34,7 @@ NN_INLINE float nn_sigmoid(float x) {
     return x == x ? y : x;
 }
 
-/* The same, and its slope s (1 - s), which keeps its digits where s is near 1. */
+/* s = sigmoid(x), and its slope s (1 - s), which is accurate where s is near 1. */
 NN_INLINE float nn_sigmoid_and_slope(float x, float *slope) {
     const float e = nn_exp_negative(x < 0 ? x : -x), above = 1 / (1 + e), below = e * above;
     const float y = x < 0 ? below : above;

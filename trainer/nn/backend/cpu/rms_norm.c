@@ -24,7 +24,7 @@ static int64_t end_of(const norm_work *w, int64_t task) {
     return end < w->c->output[0].rows ? end : w->c->output[0].rows;
 }
 
-/* Of a task: the sum over its rows for the gain, and a row. */
+/* For each task: the sum over its rows for the gain, and a row. */
 static size_t rms_norm_workspace(const nn_call *c) {
     const norm_work w = norm_work_of(c);
     return (size_t)(norm_tasks(&w) * 2 * w.n);

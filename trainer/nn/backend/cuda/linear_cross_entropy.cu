@@ -46,7 +46,7 @@ static bool computes_gradients(const nn_call *c) { return c->training != (c->gra
 
 /* ---- products ---- */
 
-/* Of a number of rows; those not ready are not needed. */
+/* The products of a chunk of a given number of rows; those not ready are not needed. */
 typedef struct chunk_products {
     product y, dx, dw;
 } chunk_products;
@@ -150,7 +150,7 @@ template <typename T> static const T *product_weights(const nn_call *c) {
     return copy;
 }
 
-/* Where training keeps gradients, behind the log-sum-exps. */
+/* Gradients that training keeps, behind the log-sum-exps. */
 static float *kept_dw(const nn_call *c) { return c->saved + padded(rows_of(c)); }
 static float *kept_db(const nn_call *c) { return kept_dw(c) + padded(stride_of(c) * in_of(c)); }
 template <typename T> static T *kept_dx(const nn_call *c) { return (T *)(kept_db(c) + padded(words_of(c))); }

@@ -1,4 +1,4 @@
-/* What comes before attention's kernels, and what they have in common on the host. */
+/* Long attention on Hopper: the kernels that run before attention's, and the host code that forward and backward share. */
 #include "nn/backend/cuda/hopper/long_attention_parts.cuh"
 
 /* ---- before: lists of tiles, zeros in rows of no range, statistics for backward ---- */
@@ -36,7 +36,7 @@ __device__ static inline void clear_row(bf16 *row, int64_t cols) {
         *reinterpret_cast<uint4 *>(row + i) = make_uint4(0, 0, 0, 0);
 }
 
-/* Of all heads of a query. A pack of 8 columns for each lane; `lanes` of them have a head. */
+/* The statistics of all heads of one query. Each lane has a pack of 8 columns; `lanes` lanes share a head. */
 __device__ static inline void find_stats(const attention<bf16> &a, int64_t row, stat *to) {
     const int lane = (int)threadIdx.x % 32, lanes = a.size / 8;
     for (int64_t first = 0; first < a.cols; first += 32 * 8) {

@@ -106,7 +106,7 @@ __device__ static inline void forward_consume(const work &w, forward_memory<D> &
         const tile t = load_tile(w.tiles + i / w.a.heads);
         const int head = (int)(i % w.a.heads), blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
         if (!t.there) return;
-        /* Of the thread's rows; and the fewest keys that a row of the warpgroup sees. */
+        /* Keys that each of the thread's two rows sees, and the fewest that any row of the warpgroup sees. */
         const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
                               limit_of(w.a.causal, t, t.first + row_of(1))};
         const int all_see = limit_of(w.a.causal, t, t.first + warpgroup * 64);

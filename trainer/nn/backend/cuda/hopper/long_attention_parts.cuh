@@ -103,7 +103,7 @@ template <int D, int A_ROWS, int N> __device__ static inline void scores(float (
     }
 }
 
-/* The same with a in registers. */
+/* scores() with a in registers. */
 template <int D, int N>
 __device__ static inline void scores(float (&d)[N / 8][4], const uint32_t (&a)[D / 16][4], uint32_t b) {
 #pragma unroll
