@@ -18,7 +18,7 @@ block 2 >>"$rules/list.inc.h"
 grep -q '^RULE(laprop)$' "$rules/laprop.inc.h"
 grep -q '^#include "rules/laprop.inc.h"$' "$rules/list.inc.h"
 
-# What the page shows is what was added.
+# The page shows what was added.
 cmp "$rules/laprop.inc.h" "$lib/rules/laprop.inc.h"
 shows() { [[ $(<"$source_dir/$1") == *"$2"* ]] || { echo "FAIL docs/adding-a-rule.md shows what is not in $1" && exit 1; }; }
 shows tests/support/reference.c "$(block 3)"

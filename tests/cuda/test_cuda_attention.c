@@ -157,7 +157,7 @@ TEST(is_ref_for_a_context_of_1024) {
     CHECK(is_ref((attention_case){2, 128, .causal = true, .n = 1, .nq = {1024}, .kv_heads = 1}));
 }
 
-/* What the kernels by wgmma take: heads of 64 and 128, no dropout, sequences of 64 and more in the mean. Lengths at the ends of
+/* The wgmma kernels take heads of 64 and 128, no dropout, sequences of 64 and more in the mean. Lengths at the ends of
  * tiles of 64 and 128, none, and rows in no range; as many keys as queries, fewer and more. */
 TEST(is_ref_for_long_sequences_without_dropout) {
     static const int sizes[] = {64, 128};

@@ -1,4 +1,4 @@
-/* What plans on a GPU carry for ops to come: inputs of f32 under mixed precision, images, the live rows of a batch in
+/* Things that plans on a GPU carry from op to op: inputs of f32 under mixed precision, images, the live rows of a batch in
  * recordings, states that last, ops that the backend lacks. See test_plan_carries.c for the same without a GPU.
  *
  * SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-/* What only an optimizer on a GPU has: streams and graphs, options that lie on the device, and errors that name it.
+/* Things that only an optimizer on a GPU has: streams and graphs, options that lie on the device, and errors that name it.
  * Skipped where there is no GPU.
  *
  * SPDX-License-Identifier: MIT

@@ -202,7 +202,7 @@ TEST(a_run_says_that_weights_are_streamed) {
     }
 }
 
-/* What multiprocessors wait for is told by its bits: no number may look as if it were not there. */
+/* Multiprocessors wait for a number by its bits: no number may look as if it were missing. */
 TEST(numbers_that_are_not_finite_come_through) {
     NEEDS_DEVICE();
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};

@@ -64,7 +64,7 @@ TEST(every_type) {
     }
 }
 
-/* Of doubles, the averages do not depend on what differs, the learning rate's last bit. */
+/* In f64 the averages do not depend on the learning rate's last bit, which differs. */
 TEST(bases_in_f64) {
     NEED_CUDA;
     pair *x = pair_new("soap");

@@ -248,7 +248,7 @@ TEST(numbers_out_of_the_range_of_their_type) {
     }
 }
 
-/* The same of a number that is in the device's memory. */
+/* A number in the device's memory is refused, too. */
 TEST(device_values_out_of_the_range_of_their_type) {
     NEED_CUDA;
     pair *x = pair_new("adam");

@@ -98,7 +98,7 @@ static densenet_settings wide_densenet(const char *blocks) {
     return d;
 }
 
-/* Whose norms are part of the convolutions behind them: those have 128 channels, and 32. The sides are those of tiles of
+/* DenseNets whose norms are part of the next convolutions, which have 128 channels and 32. The sides are those of tiles of
  * each size. Of the smallest images, tf32 moves gradients by 0.09, and so does rounding the factors of all convolutions to 11 bits in a
  * model that is otherwise computed in f64: so few numbers are in a batch norm that single ones that ReLU sees matter. Larger
  * ones are held to what other models are. */
@@ -114,7 +114,7 @@ TEST(wide_densenets_on_a_device) {
     }
 }
 
-/* Whose convolutions are those of Hopper's instructions, where the device has them: of images of 32, 16, 8 and 4 pixels. */
+/* ResNets whose convolutions use wgmma, if the device has it: images of 32, 16, 8 and 4 pixels. */
 TEST(wide_resnets_on_a_device) {
     static const struct {
         const char *blocks, *widths;
@@ -132,7 +132,7 @@ TEST(wide_resnets_on_a_device) {
 }
 
 /* One layer, so that little is between a fault and what is compared; of as many pixels as tiles of each size want. Where a
- * block has several tiles, sums are over so many that they agree better. */
+ * block has several tiles, sums are over more numbers and agree better. */
 TEST(dense_layers_on_a_device) {
     const densenet_settings d = wide_densenet("1");
     if (!cudacheck_open()) SKIP("no device");

@@ -21,7 +21,7 @@ static void require(int condition) {
 
 static void check_message(const char *msg) { require(strlen(msg) > 3 && !strpbrk(msg, "\n\r\033")); }
 
-/* What the options ask for holds of every pair, and every line is accounted for. */
+/* Every pair obeys the options, and every line is accounted for. */
 static void check_text(const corpus_text *text, const corpus_options *o) {
     const corpus_report *r = &text->report;
     require(text->n > 0 && text->n + r->empty + r->ratio + r->too_long == r->lines && r->truncated <= text->n);

@@ -381,7 +381,7 @@ static void remove_file(void) {
     rmdir(folder);
 }
 
-/* What is loaded is what was saved. */
+/* A saved state loads as it was. */
 static void call_save(machine *m) {
     static int registered;
     if (!registered++) atexit(remove_file);

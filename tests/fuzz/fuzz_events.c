@@ -100,7 +100,7 @@ static void add_value(tfevents *e, input *in) {
     tfevents_add_histogram(e, take_text(in), &h);
 }
 
-/* Where each record ends. */
+/* Writes records; ends[]: the offset of each one's end. */
 static int make_records(tfevents *e, input *in, size_t ends[MOST_RECORDS]) {
     int n = 0;
     tfevents_version(e, take_number(in));

@@ -1,6 +1,6 @@
 /* libFuzzer target: trainer/tasks/gpt_folder.c, on the bytes of a config.json.
  *
- * What is refused gets one line that names the file. What is accepted has sizes that the recipe's keys allow.
+ * A refusal is one line that names the file. An accepted file has sizes that the recipe's keys allow.
  *
  * SPDX-License-Identifier: MIT
  */

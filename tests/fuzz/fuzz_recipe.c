@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     check_round_trip(&r);
     if (recipe_check(&r)) check_line(adamod__last_message());
-    /* The same bytes as the value of --set. */
+    /* These bytes as the value of --set. */
     char text[128] = "name=";
     const size_t n = size < 100 ? size : 100;
     memcpy(text + 5, data, n);

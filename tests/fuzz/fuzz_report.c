@@ -27,7 +27,7 @@ static const char *const names[] = {"recipe.yaml",   "task.json",    "metrics.js
                                     "machine.json",  "source.vocab", "target.vocab",  "machine.2.json"};
 enum { NAMES = sizeof names / sizeof *names };
 
-/* Of runs without a task.json. */
+/* The metrics of runs without a task.json. */
 static const metric known[] = {{"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
                                {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true, NULL}};
 enum { KNOWN = sizeof known / sizeof *known };
@@ -78,7 +78,7 @@ static void put_files(const uint8_t *data, size_t size) {
 
 static void check_line(const char *message) { require(*message && !strpbrk(message, "\n\r\033")); }
 
-/* What the reader promises to those who draw. */
+/* The reader's promises to the code that draws. */
 static void check_run(const report_run *r) {
     require(r->n_metrics >= 0 && r->n_metrics <= REPORT_METRICS && r->n_subtitle <= REPORT_KEYS);
     for (size_t i = 1; i < r->train.n; i++) require(r->train.at[i - 1].step <= r->train.at[i].step);

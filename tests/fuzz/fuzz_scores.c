@@ -26,7 +26,7 @@ static void check_tokens(score_tokens how, text_slice line) {
     free(tokens);
 }
 
-/* Of a text with itself, everything matches; what has no n-gram at all scores 0. */
+/* A text compared with itself matches wholly; without any n-gram it scores 0. */
 static void check_same(const score_options *o, text_slice text) {
     score_text *s = score_create(o);
     require(s != NULL);

@@ -55,7 +55,7 @@ static void check_saved(const vocab *v, const text_slice *file) {
     free(bytes);
 }
 
-/* What is encoded is decoded to the same tokens, but for those that are unknown. */
+/* Encoded text is decoded to the same tokens, but for those that are unknown. */
 static void check_text(const vocab *v, text_unit unit, text_slice text) {
     const int64_t n = vocab_encode(v, unit, text, NULL, 0);
     int32_t *ids = malloc((size_t)n * sizeof *ids + 1);

@@ -131,7 +131,7 @@ if command -v c++ >/dev/null; then
     [ "$(grep -c 'error' "$work/log")" -le 2 ] || { cat "$work/log" && fail "more than one error as C++"; }
     echo "ok c++ is refused"
 fi
-# What would give other bits is refused in one line.
+# Flags that would give other bits are refused in one line.
 refused() { # refused WORDS COMPILER FLAG...
     local words=$1
     shift

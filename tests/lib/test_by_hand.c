@@ -13,7 +13,7 @@
 
 /* ---- all rules ---- */
 
-/* The same run twice: in 16 bits with masters, and in f32. What is done by hand to the one is done to the other. */
+/* A run done twice: in 16 bits with masters, and in f32. Changes by hand to the one are made to the other, too. */
 typedef struct twin {
     adamod_optimizer *opt[2];
     array param[2], grad[2];
@@ -79,7 +79,7 @@ static float *twin_master(const twin *x) {
     return master;
 }
 
-/* Some elements, by a little or by much, one in each so many. */
+/* Changes about one in `one_in` elements, by a little or by much. */
 static void twin_change(twin *x, int64_t one_in) {
     const adamod_type type = x->param[0].type;
     for (int64_t i = 0; i < x->n; i++) {
@@ -168,7 +168,7 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* What an update by nothing leaves of a master and its parameter, for each type and instruction set. */
+/* A master and its parameter after an update by 0, for each type and instruction set. */
 typedef struct special {
     adamod_type type;
     uint32_t master;

@@ -137,7 +137,7 @@ TEST(a_driver_changes_coefficients_of_one_array) {
     adamod_hyper_free(h);
 }
 
-/* What all chunks of an array share is found once in an update, not once a chunk. */
+/* Values that all chunks of an array share are computed once an update, not once a chunk. */
 static int states_asked;
 static bool count_states(const double *o, int ndim, const adamod_rule_state *s) {
     (void)o, (void)ndim, (void)s;

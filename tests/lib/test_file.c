@@ -219,7 +219,7 @@ TEST(names_that_are_all_taken) {
     CHECK_INT(letter_of(FILE_NAME), 'a');
 }
 
-/* Where there are no locks, nobody can tell what is stale. */
+/* Without locks nobody can tell what is stale. */
 TEST(without_locks) {
     enter_scratch(true);
     no_locks = true;

@@ -87,7 +87,7 @@ TEST(norm_of_huge_and_tiny_numbers) {
     CHECK(isnan(norm_of(&x, 1, NULL)));
 }
 
-/* The same through a handle: a finite gradient is no error however small or large, and clip_norm divides it. */
+/* Through a handle: a finite gradient is no error however small or large, and clip_norm divides it. */
 TEST(clip_norm_of_huge_and_tiny_numbers) {
     static const double sizes[] = {1e300, 1e-300, 1e-310, 5e-324};
     for (int k = 0; k < 4; k++) {

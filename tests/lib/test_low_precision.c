@@ -23,8 +23,8 @@ static void change_some(array *param, array *copy) {
     }
 }
 
-/* The same gradients to a parameter of 16 bits with its master and to one of f32: the masters and states are that
- * run's, bit for bit, and the parameter is its master, rounded. Elements that are changed between steps take their masters
+/* A parameter of 16 bits with its master and one of f32 get the same gradients: the masters and states equal the f32
+ * run's bit for bit, and the parameter is its master, rounded. Elements that are changed between steps take their masters
  * with them. */
 static bool master_run(const char *rule, const char *options, adamod_type type, adamod_type grad_type, int64_t n,
                        int steps) {

@@ -63,7 +63,7 @@ EXPORTED void free(void *p) {
 
 /* ---- Allocations that fail ---------------------------------------------------------------------------------------- */
 
-/* What is done in a life of an optimizer. Every call may meet a failing allocation; it then has changed nothing, is
+/* An optimizer's life, call by call. Every call may meet a failing allocation; it then has changed nothing, is
  * made once more, and all ends as if nothing had been. */
 static long armed;        /* which allocation fails; counted down over all calls */
 static int memory_errors; /* calls that failed */
@@ -160,7 +160,7 @@ static int lives(const char *rule, const adamod_allocator *allocator, allocation
         least += atomic_load(&live_blocks) - blocks;
         if (!CHECK(memcmp(&f, &expected, sizeof f) == 0)) return 0;
         if (a) CHECK_INT(a->live, 0);
-        if (armed > 0) break; /* there were not so many */
+        if (armed > 0) break; /* there were fewer */
     }
     CHECK(k < 1000);
     CHECK_INT(memory_errors, k - 1);

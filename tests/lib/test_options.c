@@ -215,7 +215,7 @@ TEST(optimizer_wide_options) {
     adamod_free(f.opt);
 }
 
-/* What an update through raw pointers would not look at is not for a hyper: a clip_norm that is taken and then never
+/* A hyper has no options that an update through raw pointers would ignore: a clip_norm that is taken and then never
  * clips is worse than one that is refused. */
 TEST(hyper_refuses_what_it_would_ignore) {
     adamod_hyper *h = NULL;

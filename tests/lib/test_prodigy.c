@@ -12,7 +12,7 @@
 
 enum { N = 60 };
 
-/* The first of them have so many elements; the rest is one array more. groups: each has its own. */
+/* An optimizer of p cut into arrays of these lengths, and one more of the rest. groups: each array has its own. */
 static adamod_optimizer *cut(const char *options, double *p, double *g, const int *lengths, int n, bool groups) {
     adamod_optimizer *opt = NULL;
     if (!CHECK_INT(adamod_create(&opt, "prodigy"), ADAMOD_OK)) return NULL;

@@ -436,7 +436,7 @@ TEST(values_are_encoded_to_the_nearest_code) {
             for (int i = 0; i < N; i++) {
                 const float least = scale[i / ADAMOD_Q8_BLOCK] * (state == 0 ? 2e-5f : 3e-10f) + 1.5e-39f;
                 if (!CHECK(fabsf(out[i] - in[i]) <= fabsf(in[i]) / 16 + least)) break;
-                /* Of a square or a rate nothing vanishes but what is 0. Subnormal codes may be 0. */
+                /* Squares and rates stay above 0 unless they are 0. Subnormal codes may be 0. */
                 if (!CHECK(out[i] != 0 || in[i] == 0 || state == 0 || size == 1)) break;
             }
             CHECK_INT(adamod_q8_encode(state, N, out, other, again), ADAMOD_OK);
@@ -640,7 +640,7 @@ static double forward(const float *w, const float *x, double *hidden) {
     return y;
 }
 
-/* What every rule learns: where it begins, and each step's inputs and what the other network gives for them. */
+/* The problem that every rule learns: first weights, each step's inputs, and the other network's outputs for them. */
 static struct {
     float begin[WEIGHTS], x[MOST_STEPS][BATCH][IN];
     double wanted[MOST_STEPS][BATCH];

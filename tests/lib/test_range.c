@@ -200,7 +200,7 @@ TEST(every_option_at_the_ends_of_the_range) {
     }
 }
 
-/* What was accepted before there were bounds of types, and gives finite numbers, still is: the most that each takes. */
+/* Values that were accepted before types had bounds, and give finite numbers, still are: the largest of each. */
 TEST(bounds_of_types) {
     static const struct {
         const char *rule, *option;
@@ -370,7 +370,7 @@ TEST(a_small_eps_of_prodigy) {
     }
 }
 
-/* Where neither its row nor its column has a gradient, Adafactor's rate is the others' gradient over eps1. */
+/* If neither its row nor its column has a gradient, Adafactor's rate is the others' gradient over eps1. */
 TEST(large_gradients_beside_none) {
     for (int k = 0; k < KINDS; k++) {
         one x;

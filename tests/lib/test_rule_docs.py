@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/optimizers.md says of rules: defaults and options, against what the program lists. The tables there and in
+"""Rules in docs/optimizers.md: their defaults and options are those that the program lists. The tables there and in
 docs/pytorch.md are what it prints with --markdown.
 
 ADAMOD is the program. Needs nothing but Python.
@@ -32,7 +32,7 @@ def check(condition, *what):
 
 
 def number(text):
-    """What a default is: a number, a word, or None if it is neither."""
+    """A default: a number, a word, or None if it is neither."""
     text = text.strip().rstrip(".;").replace("−", "-")
     if text == "∞":
         return "inf"

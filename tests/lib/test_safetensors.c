@@ -65,7 +65,7 @@ static adamod_status parse(const char *json, size_t len, uint64_t data_size, ada
 
 /* These stand in for the C library's functions, and fail as they are told to. */
 static struct {
-    int interrupts;  /* so many calls fail with EINTR */
+    int interrupts;  /* the number of calls that fail with EINTR */
     size_t most;     /* bytes that one call moves; 0: all */
     int write_error; /* after write_room bytes */
     size_t write_room;
@@ -193,7 +193,7 @@ TEST(written_bytes) {
     }
 }
 
-/* What the Python package safetensors 0.8.0 wrote for these arrays. */
+/* Written by the Python package safetensors 0.8.0 for these arrays. */
 TEST(file_from_python) {
     static const char bytes[] =
         "\xc8\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"np\"},"

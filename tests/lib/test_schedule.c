@@ -303,7 +303,7 @@ TEST(texts) {
     CHECK(value_at("constant*9000000000000000>linear(0,1)", 2, 9000000000000001) == 0);
 }
 
-/* What is wrong, and at which character. */
+/* Faults, and the character each is at. */
 static const struct {
     const char *text;
     int character; /* 0: the number itself is refused, no place is given */
@@ -578,7 +578,7 @@ TEST(schedules_and_options_together) {
     adamod_free(b.opt);
 }
 
-/* What the next update will use: of options with a schedule and without, of every kind. */
+/* The values that the next update will use: options of every kind, with a schedule and without. */
 TEST(values_of_the_next_update) {
     model m;
     double value = -7;

@@ -41,7 +41,7 @@ static double not_orthogonal(const double *q, int64_t n) {
     return most;
 }
 
-/* Of full rank, of half of it, diagonal, of zeros, tiny, and with a first column whose reflection has a scale of exactly 1. */
+/* Kinds: full rank, half rank, diagonal, zeros, tiny, and a first column whose reflection has a scale of exactly 1. */
 static void fill_symmetric(double *a, int64_t n, int kind) {
     double *g = room(n * n);
     const int64_t rank = kind == 1 ? (n + 1) / 2 : n;
@@ -265,7 +265,7 @@ TEST(matrices_against_the_reference) {
 /* ---- threads ---- */
 
 static void run_threads(int threads, float *p) {
-    enum { N = 150 * 130, LONG = 50000 }; /* so many that a handle takes to threads */
+    enum { N = 150 * 130, LONG = 50000 }; /* enough for a handle to use threads */
     static float g[N], vector[LONG], slope[LONG];
     float tiny[2][20], h[20];
     adamod_optimizer *opt = NULL;

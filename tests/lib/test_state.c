@@ -73,7 +73,7 @@ TEST(goes_back) {
     adamod_free(m.opt);
 }
 
-/* What a process has of an optimizer that others have parts of, too. */
+/* A process with one part of an optimizer, whose other parts are in other processes. */
 TEST(takes_a_part_of_another) {
     static const char *const names[] = {"a", "b", "c"};
     float p[2][3][2] = {{{0}}}, g[3][2] = {{1, 2}, {-3, 4}, {5, 0.5f}};
@@ -366,7 +366,7 @@ TEST(unusual_names) {
     CHECK(memcmp(p, q, sizeof p) == 0);
     adamod_free(a);
     adamod_free(b);
-    /* What is not UTF-8 cannot stand in a file, and is refused when it should. */
+    /* A name that is not UTF-8 cannot be in a file: it is refused when it would be written. */
     float x = 0;
     CHECK_INT(adamod_create(&a, "adamod"), ADAMOD_OK);
     CHECK_INT(adamod_add(a, "caf\xe9", &x, NULL, 0, NULL), ADAMOD_OK);

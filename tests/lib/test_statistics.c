@@ -21,7 +21,7 @@ static const struct {
     int ndim;
     int64_t shape[2];
 } layout[TENSORS] = {
-    {0, ADAMOD_F32, 1, {31001}},     /* several chunks, and with the others so many that a handle takes to threads */
+    {0, ADAMOD_F32, 1, {31001}},     /* several chunks, and with the others enough for a handle to use threads */
     {1, ADAMOD_F32, 2, {23, 37}},    /* a matrix, for adafactor */
     {2, ADAMOD_F64, 1, {17000}},     /* f64, and more than one chunk */
     {1, ADAMOD_BF16, 2, {140, 120}}, /* with masters; small sides, whose cubes soap's time grows with */
@@ -123,7 +123,7 @@ typedef struct state {
     adamod_type type;
 } state;
 
-/* What an update acts on: the master if there is one. */
+/* The array that an update acts on: the master if there is one. */
 static state parameters_of(const model *m, int k) {
     void *master = NULL;
     if (adamod_state(m->opt, k, "master", &master, NULL, NULL)) return (state){m->p[k], layout[k].type};
@@ -258,7 +258,7 @@ static void summarize(summary *s, int64_t n) {
     }
 }
 
-/* What there is to know of an array: its eta and what became of it, and how many of these are less. */
+/* An array's rates: eta, the step's rate, and how many of the latter are less. */
 typedef struct rates {
     summary eta, step;
     int64_t surely, perhaps;
@@ -296,7 +296,7 @@ static void find_rates(rates *r, const char *rule, const model *m, int k) {
 
 #define RELATIVE(a, b, tolerance) CHECK_CLOSE(a, b, (tolerance)*fabs(b))
 
-/* Of all arrays of a group; n[k] is 0 for the others. */
+/* Checks the summary of a group's arrays; n[k] is 0 for the others. */
 static void check_summary(const summary *const s[TENSORS], const int64_t n[TENSORS], double least, double median,
                           double most, const int64_t *histogram) {
     int64_t total = 0, sum = 0, unsure = 0, below = 0, up_to = 0;
@@ -362,7 +362,7 @@ static void check_group(const char *rule, const model *m, const rates r[TENSORS]
     check_summary(after, n, s.step_min, s.step_median, s.step_max, s.step);
 }
 
-/* Of all parameters and of each group. */
+/* Checks the statistics of all parameters and of each group. */
 static void check_statistics(const char *rule, const model *m) {
     static rates r[TENSORS];
     for (int k = 0; k < TENSORS; k++) find_rates(&r[k], rule, m, k);

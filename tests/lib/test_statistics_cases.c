@@ -37,7 +37,7 @@ static adamod_statistics small_statistics(const small *x) {
     return s;
 }
 
-/* Where a learning rate falls: with sgd it is the element's own. */
+/* The bin of a learning rate: with sgd it is the element's own. */
 TEST(edges_of_bins) {
     static const struct {
         double lr;
@@ -64,7 +64,7 @@ TEST(edges_of_bins) {
 }
 
 TEST(medians) {
-    /* Of 8 elements the lower of the two in the middle; of learning rates lr / |g| under Adam's first step. */
+    /* The median of 8 elements is the lower of the two in the middle; Adam's first step has the rates lr / |g|. */
     small x;
     make_small(&x, "adam", 1);
     CHECK_INT(adamod_set(x.opt, "eps", 1e-30), ADAMOD_OK);
@@ -79,7 +79,7 @@ TEST(medians) {
 TEST(zeros_and_values_that_are_not_finite) {
     small x;
     adamod_statistics s;
-    /* Of a zero gradient: eta is lr / eps. */
+    /* With a zero gradient eta is lr / eps. */
     make_small(&x, "adam", 0.5);
     CHECK_INT(adamod_set(x.opt, "eps", 0x1p-30), ADAMOD_OK);
     x.g[3] = x.g[5] = 0;

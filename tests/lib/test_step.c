@@ -194,7 +194,7 @@ TEST(gradient_norm) {
     adamod_free(f.opt);
 }
 
-/* What training with several ranks asks of all gradients before each rank updates its part. */
+/* Training with several ranks measures all gradients before each rank updates its part. */
 TEST(a_step_is_measured_without_an_update) {
     float p[2] = {1, 2}, g[2] = {3, 4};
     double factor = 0, norm = 0;
@@ -412,7 +412,7 @@ TEST(pools_of_many_sizes) {
     }
 }
 
-/* What a child process does with a handle and a pool whose threads fork has left behind: 0 if all is well. */
+/* In a child process: uses a handle and a pool whose threads fork has left behind. 0 if all is well. */
 static int in_a_child(run *x, const run *expected, adamod_pool *pool) {
     const adamod_span span = {.grad = x->g, .count = LARGE};
     double norm = -1, alone = -2;
@@ -458,7 +458,7 @@ TEST(a_child_process_has_no_threads_of_its_parent) {
     run_free(&many);
 }
 
-/* Of rules that average their path: x in the parameters' place, and y back, bit for bit. */
+/* Rules that average their path put x in the parameters' place, and y back, bit for bit. */
 TEST(weights_to_evaluate_with) {
     static const struct {
         const char *rule;

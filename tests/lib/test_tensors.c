@@ -295,7 +295,7 @@ TEST(many_arrays_in_one_call) {
             "frozen: its param overlaps param of matrix");
     params[1] = NULL;
     REFUSED(&f, adamod_set_arrays(f.opt, 2, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "matrix: param is NULL");
-    /* What was refused is not there, nor is the half of it that was good. */
+    /* Refused arrays are not there, not even the good half. */
     memcpy(f.frozen_grad, f.frozen, sizeof f.frozen);
     CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
     CHECK(memcmp(f.frozen_grad, f.frozen, sizeof f.frozen) == 0);
@@ -475,7 +475,7 @@ TEST(time_of_many_parameters) {
     if (!CHECK(many < 32 * few)) printf("%g s and %g s\n", few, many);
 }
 
-/* What is refused, against a comparison of all with all: random arrays in a small place, added and moved. */
+/* Overlaps are refused as a comparison of all with all finds them: random arrays in a small place, added and moved. */
 enum { PLACE = 600, FEW = 40 };
 typedef struct spot {
     int64_t param, grad, count; /* grad -1: frozen */

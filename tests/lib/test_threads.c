@@ -68,7 +68,7 @@ TEST(workers_take_no_signals) {
 /* ---- arithmetic ---- */
 
 enum { MODES = 4 };
-/* What a thread may have set: 0 nothing; false: there is no such mode here. */
+/* Sets a floating-point mode, as a thread might; 0: none. false: there is no such mode here. */
 static bool set_mode(int mode) {
     fesetenv(FE_DFL_ENV);
     if (mode == 1) return fesetround(FE_UPWARD) == 0;

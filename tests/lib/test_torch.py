@@ -45,7 +45,7 @@ def record(seed=1):
 
 
 def trace(folder, rule, params, grads, options, states=()):
-    """What the program makes of it: the parameters after every step, and the named states."""
+    """The program's results: the parameters after every step, and the named states."""
     np.save(folder + "/p.npy", params)
     np.save(folder + "/g.npy", grads)
     command = [PROGRAM, "optim", "trace", "--rule", rule, "--params", folder + "/p.npy", "--grads", folder + "/g.npy"]
@@ -57,7 +57,7 @@ def trace(folder, rule, params, grads, options, states=()):
 
 
 def torch_trace(make, params, grads, states):
-    """The same from torch.optim."""
+    """torch.optim's results."""
     p = torch.nn.Parameter(torch.tensor(params))
     optimizer = make([p])
     out, kept = [], {name: [] for name in states}

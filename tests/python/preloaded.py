@@ -1,4 +1,4 @@
-"""What processes of tests find imported (processes.py). Not every PyTorch has all of it.
+"""Modules that the tests' processes find imported (processes.py). Not every PyTorch has all of it.
 
 SPDX-License-Identifier: MIT
 """

@@ -64,8 +64,8 @@ def _context():
 
 
 def _start(rank, world, folder, functions, limit):
-    """What fails is written down. Then the process ends at once: gloo's threads may still let go of tensors, and where
-    they do so while Python takes itself down, they abort."""
+    """Writes down a failure, then ends the process at once: gloo's threads may still release tensors, and abort if they
+    do so while Python shuts down."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(limit, exit=True)
     failed = 0

@@ -56,7 +56,7 @@ class GroupCountingAdaMod(PublishedAdaMod):
 
 
 class ThreeBetasAdaMod(GroupCountingAdaMod):
-    """The same with the third beta among the others, three ways of decay, and AdamD's correction."""
+    """AdaMod with the third beta among the others, three ways of decay, and AdamD's correction."""
 
     def __init__(self, params, betas=(0.9, 0.99, 0.9999), lr=1e-3, eps=1e-8, weight_decay=0, **others):
         super().__init__(params, lr, betas, eps=eps, weight_decay=weight_decay)

@@ -81,7 +81,7 @@ def switched(rank):
                     else:  # rounded in other blocks, at random
                         way = (q.detach() - start).double().norm()
                         assert (found - q.detach()).double().norm() < 0.15 * way, (dtype, kind, name)
-                    # What is saved can be gathered, with the same type in all processes.
+                    # Saved states can be gathered, with the same type in all processes.
                     saved = optimizer.state_dict()["state"]
                     for state in saved.values():
                         assert all(t.full_tensor().isfinite().all() for t in state.values() if isinstance(t, DTensor))
@@ -214,7 +214,7 @@ class Agreement(unittest.TestCase):
 
 @unittest.skipUnless(dist.is_available() and dist.is_gloo_available(), "this PyTorch has no gloo")
 class Limits(unittest.TestCase):
-    """Of the tests' own processes."""
+    """The tests' own processes."""
 
     def test_one_that_waits_for_ever_is_ended(self):
         began = time.monotonic()

@@ -35,7 +35,7 @@ class Signatures(unittest.TestCase):
                     self.assertEqual(ours[argument].default, theirs.default)
 
     def test_the_order_is_torchs(self):
-        """Of those that can be given by position. What we have besides comes after them, or by keyword."""
+        """The order of arguments that can be given by position. Ours come after them, or by keyword."""
         for name in TORCH:
             theirs = parameters(getattr(torch.optim, name)).values()
             positional = [p.name for p in theirs if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in BY_KEYWORD]
@@ -119,7 +119,7 @@ class NearMisses(unittest.TestCase):
             lt.Prodigy(make_params((2,)), beta3=0.9)
 
     def test_a_groups_keys(self):
-        """What is nearly an option is refused; all else is a program's own, or a scheduler's."""
+        """A key that is nearly an option is refused; all others are a program's own, or a scheduler's."""
         for key, text in (("weight_decya", "did you mean 'weight_decay'"), ("beta1", "it is the first of betas")):
             with self.assertRaisesRegex(TypeError, f"AdaMod has no option '{key}': {text}"):
                 lt.AdaMod([dict(params=make_params((2,)), **{key: 0.1})])
@@ -128,7 +128,7 @@ class NearMisses(unittest.TestCase):
         self.assertEqual(optimizer.param_groups[0]["layer"], 1)
 
     def test_words(self):
-        """Of every option that is a choice, in every class."""
+        """For every option that is a choice, in every class."""
         for cls in CLASSES:
             for name, option in libadamod.options(cls.rule).items():
                 if name == "nonfinite":  # not PyTorch's

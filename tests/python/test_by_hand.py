@@ -143,7 +143,7 @@ class ByHandTest(unittest.TestCase):
 @unittest.skipUnless(torch.cuda.is_available(), "PyTorch sees no GPU")
 class OnCudaTest(unittest.TestCase):
     def test_as_on_the_cpu(self):
-        """The same bits, but for Muon's matrices. Those would be far off, not near, if a change did not count."""
+        """Equal bits, but for Muon's matrices, which would be far off if a change did not count."""
         for cls in CLASSES:
             for dtype in LOW:
                 here = make_params((40, 30), (7000,), dtype=dtype)

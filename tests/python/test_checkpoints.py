@@ -229,7 +229,7 @@ class PublishedCheckpoints(unittest.TestCase):
                 torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
 
     def test_adam_debias_is_a_flavour(self):
-        """Of ports: 1 - beta1^t is left out. Rules that have no such flavour refuse it."""
+        """Ports leave 1 - beta1^t out. Rules that have no such flavour refuse it."""
         params = make_params((6, 5), (7,), dtype=torch.float64)
         others = clones(params)
         theirs = ThreeBetasAdaMod(params, betas=(0.8, 0.95, 0.99), lr=1e-2, adam_debias=True)
@@ -285,7 +285,7 @@ class TorchCheckpoints(unittest.TestCase):
         torch.set_default_dtype(torch.float64)
 
     def test_there_and_back(self):
-        """What torch.optim's states have beside ours must not grow stale here."""
+        """States of torch.optim that we do not have must not grow stale here."""
         self.in_float64()
         for ours, theirs in self.PAIRS:
             params = make_params((6, 5), (7,), dtype=torch.float64)

@@ -103,7 +103,7 @@ class OneProcess(unittest.TestCase):
             self.assertAlmostEqual(moved, expected, delta=1e-12 * max(expected, 1))
 
     def test_large_gradients(self):
-        """Whose squares overflow."""
+        """Gradients whose squares overflow."""
         for dtype, large in ((torch.float32, 1e25), (torch.float64, 1e200)):
             (p,) = make_params((5,), dtype=dtype)
             before = p.detach().clone()

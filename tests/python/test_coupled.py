@@ -96,7 +96,7 @@ class TwoHandles(unittest.TestCase):
         self.same(change=change)
 
     def test_checkpoints(self):
-        """What is loaded goes on with the same bits, in float32 too, whose d is rounded in between."""
+        """A loaded optimizer continues with the same bits, in float32 too, whose d is rounded in between."""
         for dtype in (torch.float64, torch.float32):
 
             def change(optimizer, params, t):

@@ -196,7 +196,7 @@ class AsOnTheCpu(Cuda):
         self.assert_same_optimizers(one, params, other, others, "some at a time")
 
     def test_states_that_lie_anywhere(self):
-        """Where no vector of elements may begin, as parts of a larger array do."""
+        """At addresses that are not aligned for vectors, as parts of a larger array are."""
         for options in ({}, {"state_type": "q8", "min_8bit_size": 0}):
             self.states_that_lie_anywhere(options)
 
@@ -332,7 +332,7 @@ class Groups(Cuda):
             torch.testing.assert_close(one.state[p]["d"], other.state[q]["d"].cpu(), rtol=1e-10, atol=0)
 
     def test_clipping_over_handles(self):
-        """Of two rules, and of two devices; the factor is a float32 there."""
+        """Two rules, and two devices; the factor is a float32 there."""
         params = make_params((5, 3), (6,), (7,))
         for tensors in (on("cuda", params), [*on("cuda", params[:1]), *on("cpu", params[1:])]):
             each = [make_params((5, 3), (6,), (7,)), tensors]

@@ -1,4 +1,4 @@
-"""What is refused, in which words, and that a refused call changes nothing.
+"""Refusals: their words, and that a refused call changes nothing.
 
 SPDX-License-Identifier: MIT
 """
@@ -103,7 +103,7 @@ class Errors(unittest.TestCase):
         self.assertEqual(optimizer.state[params[0]]["step"], 1)
 
     def test_options_after_some_that_were_refused(self):
-        """Those that came before the bad one were set; the old ones count again."""
+        """Options before the bad one had been set; the old ones count again."""
         params = make_params((3,), (4,))
         others = clones(params)
         optimizer, other = lt.AdaMod(params, lr=0.5), lt.AdaMod(others, lr=0.5)

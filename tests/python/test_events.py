@@ -46,7 +46,7 @@ class Pair:
             optimizer.step()
 
     def rearranged(self, t):
-        """The same values, in some other order or with gaps in memory."""
+        """A tensor of these values, in another order or with gaps in memory."""
         order = list(range(t.dim()))
         self.random.shuffle(order)
         kind = self.random.randrange(4)

@@ -18,7 +18,7 @@ except ImportError:
 
 
 def made_by_hand(params, optimizer):
-    """What torch.distributed.checkpoint.state_dict does, also for a PyTorch that has none."""
+    """Does what torch.distributed.checkpoint.state_dict does, also for a PyTorch that has none."""
     for p in params:
         p.grad = torch.zeros_like(p)
     before = [group["lr"] for group in optimizer.param_groups]

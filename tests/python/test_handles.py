@@ -40,7 +40,7 @@ def through(device):
 OnHandles = through("cpu")
 
 
-# What holds of an optimizer without handles holds with them.
+# All that is true of an optimizer without handles is true with them.
 class Groups(OnHandles, test_optimizer.Groups):
     pass
 

@@ -236,7 +236,7 @@ class OfOthers(Loaded):
         step(loaded, params, BEFORE + 1)
 
     def test_authors_of_later_rules(self):
-        """What the groups and states of their packages have, and no more: Adan's count is the group's, Lion has none."""
+        """Groups and states have their packages' keys and no others: Adan's count is the group's, Lion has none."""
         for ours, own, count in (
             (lt.AdEMAMix, {"alpha", "beta3_warmup", "alpha_warmup"}, "state"),
             (lt.Adan, {"max_grad_norm", "no_prox", "foreach", "fused"}, "group"),
@@ -292,7 +292,7 @@ class OfOthers(Loaded):
                     ours(params).load_state_dict(saved)
 
     def test_keys_of_a_programs_own(self):
-        """Those of groups here pass, and what schedulers leave in any."""
+        """Keys of our groups pass, and those that schedulers leave in any."""
         begun, params = self.begun(lambda p: TORCH.AdamW([dict(params=p, layer=3)]))
         TORCH.lr_scheduler.OneCycleLR(begun, 0.1, 10)
         saved = begun.state_dict()

@@ -26,7 +26,7 @@ MORE = {lt.SGD: dict(momentum=0.9)}
 
 
 def bytes_per_element(cls, dtype, options):
-    """Of a matrix of 64 by 64, after two steps; None: the rule does not have it."""
+    """Bytes of states per element of a matrix of 64 by 64, after two steps; None: the rule has no such option."""
     if options.get("state_type") == "q8" and not libadamod._c.rule_info(cls.rule).q8_states:
         return None
     if "bound" in options and "bound" not in libadamod.options(cls.rule):

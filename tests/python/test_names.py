@@ -13,7 +13,7 @@ from support import CLASSES, make_params
 
 class Create(unittest.TestCase):
     def test_every_name(self):
-        """Of rules, as `adamod optim list` has them, and of classes."""
+        """Names of rules, as in `adamod optim list`, and of classes."""
         for rule in libadamod.rules():
             self.assertEqual(lt.create(rule, make_params((2, 2))).rule, rule)
         for cls in CLASSES:

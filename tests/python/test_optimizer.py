@@ -1,4 +1,4 @@
-"""What a torch.optim.Optimizer must do, over the cases that PyTorch tests its own with.
+"""Everything a torch.optim.Optimizer must do, over the cases that PyTorch tests its own with.
 
 SPDX-License-Identifier: MIT
 """

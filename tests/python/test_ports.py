@@ -19,7 +19,7 @@ SHAPES = [(7, 5), (33,), (), (2, 3, 4, 5), (1, 6), (40, 1)]
 
 
 def imported(module):
-    """What a package has, if it can be imported; some have faults of their own with this PyTorch."""
+    """A package, if it can be imported; some have faults of their own with this PyTorch."""
     try:
         return importlib.import_module(module)
     except Exception:

@@ -34,7 +34,7 @@ SHAPES = ((5, 3), (300, 7), (256,), (1,), (), (0, 3))
 
 
 def bind(optimizer):
-    """What a step does before its update: states become what the options say."""
+    """Does what a step does before its update: states become what the options say."""
     for group in optimizer.param_groups:
         for p in group["params"]:
             p.grad = torch.zeros_like(p)
@@ -342,7 +342,7 @@ class Conversions(unittest.TestCase):
         for state_type in ("auto", "q8"):
             with self.assertRaisesRegex(ValueError, "group 0: the checkpoint has states in 8 bits, which"):
                 lt.AdaMod(clones([p]), state_type=state_type).load_state_dict(saved)
-        # What is saved after f32 was loaded, and before a step, is not taken for that.
+        # A checkpoint saved after f32 was loaded, and before a step, is not taken for that.
         (q,) = clones([p])
         other = lt.AdaMod([q], state_type="q8", min_8bit_size=0)
         other.load_state_dict(self.trained(clones([p])).state_dict())

@@ -1,5 +1,5 @@
-"""What a program hands over by mistake is refused in a line that names it and what was expected, and nothing is taken for
-another value without a word.
+"""Values handed over by mistake are refused in a line that names them and what was expected; no value is silently taken
+for another.
 
 SPDX-License-Identifier: MIT
 """

@@ -430,7 +430,7 @@ class Bound(unittest.TestCase):
                     self.assertTrue(torch.equal(ours.state[p]["exp_avg_lr"], adamod.state[q]["exp_avg_lr"]))
 
     def test_without_beta3_it_is_none(self):
-        """Those that step by something else than lr / divisor times a state differ in the last bits."""
+        """Rules that step by something else than lr / divisor times a state differ in the last bits."""
         for cls in BOUNDED:
             with self.subTest(cls.__name__):
                 params = make_params((40,), (6, 5), dtype=torch.float64)

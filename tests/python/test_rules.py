@@ -210,7 +210,7 @@ def arguments_of(rule, options):
 
 
 class AgainstTheLibrary(unittest.TestCase):
-    """What Python adds must not change a bit."""
+    """The Python layer must not change a bit."""
 
     def handle_run(self, rule, options, arrays, grads):
         """adamod_step, through the handle that owns its states."""

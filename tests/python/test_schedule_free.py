@@ -30,7 +30,7 @@ class Evaluating(unittest.TestCase):
         return optimizer, params, [p.detach().clone() for p in params]
 
     def goes_on(self, optimizer, params, trained):
-        """What train() computes is what was there, but for the rounding of x."""
+        """train() gives back what was there, but for the rounding of x."""
         with self.assertRaisesRegex(RuntimeError, "call train"):
             optimizer.step()
         optimizer.train()
@@ -119,7 +119,7 @@ class Evaluating(unittest.TestCase):
 
 
 class Numpy(unittest.TestCase):
-    """The same weights as those of the classes, without a mode."""
+    """The weights equal those of the classes, without a mode."""
 
     def test_evaluation(self):
         options = dict(lr=0.1, beta1=0.8, warmup_steps=2)

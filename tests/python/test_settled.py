@@ -19,7 +19,7 @@ SHAPES = ((6, 6), (70,), (), (2, 3, 4, 4))
 
 
 def transposed_memory(t):
-    """The same numbers in other places of the same memory."""
+    """These numbers in other places of the same memory."""
     return t.detach().as_strided(t.shape, tuple(reversed(t.stride()))).copy_(t.detach().clone())
 
 

@@ -111,7 +111,7 @@ def gathered(rank):
             optimizer.step()
 
     def check(model, optimizer, one, alone):
-        """What is kept, and what is saved."""
+        """Compares the states that are kept, and those that are saved."""
         saved = optimizer.state_dict()["state"]
         for i, (p, q) in enumerate(zip(model.parameters(), one.parameters())):
             state, expected = optimizer.state[p], alone.state[q]

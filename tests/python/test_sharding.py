@@ -382,7 +382,7 @@ def zero_redundancy(rank):
 
 
 def zero_prodigy(rank):
-    """What looks at all parameters has the sums of all processes: as one process, to a rounding error."""
+    """Rules that look at all parameters have the sums of all processes: as one process, to a rounding error."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     def nothing(model, t):
@@ -516,7 +516,7 @@ class Handles(unittest.TestCase):
 
 class OneProcess(unittest.TestCase):
     def test_flattened(self):
-        """What FSDP1 of every version notes on its parameters."""
+        """A parameter with the marks that FSDP1 of every version leaves."""
         p = nn.Parameter(torch.ones(4))
         p._fsdp_flattened = True
         p.grad = torch.ones(4)

@@ -50,7 +50,7 @@ class Sparse(unittest.TestCase):
                 self.assertEqual(int(one.state[model.weight]["step"]), 6)
 
     def test_the_bits_of_a_dense_one(self):
-        """Beside parameters with dense gradients, so many that a step takes the fast way between; and in turns."""
+        """Beside parameters with dense gradients, enough for a step to take the fast way between; and in turns."""
         for cls in (lt.SGD, lt.Adagrad):
             results = []
             for sparse in (True, False):

@@ -186,7 +186,7 @@ static void adashift_recursion(model *m, const double *magnitude) {
     }
 }
 
-/* What the length of a step has to do with the errors: see allowance(). */
+/* How the length of a step bears on the errors: see allowance(). */
 static void lamb_norms(model *m, const double *before) {
     double step = 0, magnitudes = 0;
     for (int64_t i = 0; i < m->n; i++) {
@@ -217,7 +217,7 @@ static void take_numbers(model *m, const subject *s) {
     }
 }
 
-/* What its numbers may be off by, as multiples of what a step may be off by: the sum of g (p0 - p) by the path and by the
+/* The allowed errors of its numbers, as multiples of a step's: the sum of g (p0 - p) by the path and by the
  * rounding of p, whatever cancels; d by that and by the sum of |s|. */
 static void prodigy_numbers(model *m, const double *before, const double *magnitude, double d) {
     const double *s = state_of(m->ref, "s"), *most = state_of(m->shadow, "s");

@@ -41,9 +41,9 @@
 
 /* ---- numbers and arrays ---- */
 
-/* Of either sign, its size log-uniform from 1e-4 to 1e2; one in 20 is zero. */
+/* Either sign, a size log-uniform from 1e-4 to 1e2; one in 20 is zero. */
 double random_gradient(void);
-/* What an update is given. L2 decay adds to the gradient; here it never cancels it, since where it did the sum would be
+/* An update's gradient. L2 decay adds to the gradient; here it never cancels it, since where it did the sum would be
  * all rounding, and so would the step of a rule that divides by its size (l2_is_a_gradient in test_closed_forms.c has
  * the other sign). Nor are these gradients below 0.1, so that no element has an eta by which an error in p would come
  * back many times as large. */
@@ -60,7 +60,7 @@ array make_array(adamod_type type, int64_t n, int offset);
 void fill_array(array *a, double value);
 double *zeros(int64_t n);
 int64_t count_of(int ndim, const int64_t *shape);
-/* Of a type, for messages. */
+/* The name of a type, for messages. */
 const char *name_of(adamod_type type);
 
 /* ---- the two sides ---- */

@@ -23,7 +23,7 @@ extern void *bitwise_gradients[4][STEPS], *bitwise_parameters[4];
 /* Makes them, if they are not there. */
 void bitwise_make_sources(void);
 
-/* Memory for so many elements and one more; zeros. */
+/* Memory for n elements and one more; zeros. */
 void *room(size_t n, size_t size);
 /* "name=value ...", or NULL. */
 void set_options(adamod_optimizer *opt, const char *text);
@@ -98,7 +98,7 @@ typedef struct written_bytes {
 /* Parameters, then one state after the other, each of all arrays; so cutting an array leaves the bytes as they are. */
 written_bytes bitwise_written(const bitwise_run *r, bool queues);
 bool same_bytes(const written_bytes *a, const written_bytes *b);
-/* The same after some steps from the start. */
+/* bitwise_written() after some steps from the start. */
 written_bytes bitwise_written_after(const config *c, int steps, bool queues);
 void expect_same(const config *a, const config *b, int steps, bool queues);
 

@@ -1,4 +1,4 @@
-/* The same optimizer on the CPU and on a GPU: see cuda_pair.h. */
+/* An optimizer on the CPU and its twin on a GPU: see cuda_pair.h. */
 #include "cuda_pair.h"
 #include "kernels/half.h"
 #include "values.h"

@@ -72,7 +72,7 @@ void pair_set_group(pair *x, int g, const char *options);
 void pair_set(pair *x, const char *options);
 void pair_schedule(pair *x, int g, const char *option, const char *text);
 
-/* A parameter whose arrays on the device begin so many elements after an aligned address. */
+/* A parameter whose arrays on the device begin this many elements after an aligned address. */
 void pair_add_at(pair *x, int g, adamod_type param, adamod_type grad, int ndim, const int64_t *shape, size_t shift);
 void pair_add(pair *x, adamod_type type, int64_t count);
 

@@ -167,7 +167,7 @@ static void check_sums(const nn_call *c, int i, const mirror *sums, bool added) 
 
 static void add_nothing(void *context, double *x, int64_t n) { (void)context, (void)x, (void)n; }
 
-/* Of a process that has the same batch: means do not change. */
+/* Adds the sums of a second process with the same batch: means do not change. */
 static void add_the_same(void *context, double *x, int64_t n) {
     double *copy = calloc((size_t)n, sizeof *copy);
     (void)context;
@@ -182,7 +182,7 @@ static void add_the_same(void *context, double *x, int64_t n) {
 
 /* ---- a call ---- */
 
-/* What a forward pass saved: the op's, and what its kernels keep behind that from one call to the next. */
+/* The array that a forward pass saved: the op's part, and what its kernels keep behind that from call to call. */
 static float *saved_on_host(const nn_call *c, int64_t own, int64_t all) {
     static float *memory;
     static int64_t room;

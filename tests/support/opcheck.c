@@ -362,7 +362,7 @@ static void opcheck_evaluate(op_instance *r, int i, int64_t k, differences *d) {
     *x = center;
 }
 
-/* What one output adds to the derivative by near and by far steps, and to the square of the noise. */
+/* Adds one output's part of the derivative by near and by far steps, and of the square of the noise. */
 static void opcheck_add_output(const op_instance *r, int out, const differences *d, double *near, double *far,
                                double *noise) {
     const float *weight = r->out_grad[out].data;
@@ -451,7 +451,7 @@ static double opcheck_typical(const nn_array *a, const float *x, int64_t n) {
     return count ? sqrt(sum / (double)count) : 0;
 }
 
-/* What lies between pixels must be as it was: before, or the NaN of memory that nothing was written to. */
+/* Memory between pixels must be unchanged: as before, or NaN if nothing was written. */
 static bool opcheck_untouched(const op_instance *r, const char *what, const float *got, const float *before,
                               int64_t k) {
     static const unsigned char nan[4] = {0xff, 0xff, 0xff, 0xff};

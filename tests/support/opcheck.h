@@ -24,7 +24,7 @@ typedef struct opcheck_input {
     double mean, scale; /* of the random numbers; scale 0 means 1 */
     double step;        /* they are multiples of it; 0: any */
     bool no_grad;       /* its gradient is never asked for; of i32 it never is */
-    int64_t gap;        /* its pixels, and its gradient's, are so many numbers further apart than they have channels */
+    int64_t gap;        /* its pixels, and its gradient's, are this many numbers further apart than they have channels */
 } opcheck_input;
 
 #define OPCHECK_ROWS(symbol, rows_, cols_)                                                                             \
@@ -110,7 +110,7 @@ bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels);
 #define OPCHECK_NO_PARTS                                                                                               \
     .grad = &(nn_gradients){0}, .fused = &(nn_fused){0}, .sync = &(nn_sync) { 0 }
 
-/* What is being checked, and the bytes of what its kernels may save: for kernels that stand for others. */
+/* The current check, and how many bytes its kernels may save: for kernels that stand for others. */
 extern const opcheck *opcheck_current;
 extern size_t opcheck_saved_bytes;
 

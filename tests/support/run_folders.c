@@ -95,7 +95,7 @@ long size_of(const char *path) {
     return stat(path, &st) ? -1 : (long)st.st_size;
 }
 
-/* What is printed meanwhile, on one of the standard streams, goes to a file. */
+/* Sends one of the standard streams to a file, until restore(). */
 int divert(int fd, const char *path) {
     fflush(stdout);
     const int kept = dup(fd), to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -242,7 +242,7 @@ char *page_of(const char *const *runs, int n, const char *name) {
     return text;
 }
 
-/* The same where there is no gnuplot. */
+/* The page as it is without gnuplot. */
 char *plain_page_of(const char *const *runs, int n, const char *name) {
     char *path = strdup(getenv("PATH") ? getenv("PATH") : "");
     setenv("PATH", below("no-programs"), 1);

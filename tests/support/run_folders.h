@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What runs without a task.json may have measured. */
+/* Metrics that runs without a task.json may have. */
 enum { KNOWN_METRICS = 4 };
 extern const metric known[KNOWN_METRICS];
 #define KNOWN known, KNOWN_METRICS
@@ -29,7 +29,7 @@ char *contents(const char *path);
 void check_file(const char *path, const char *part); /* that it has this part */
 long size_of(const char *path);                      /* -1: there is none */
 
-/* What is printed meanwhile, on one of the standard streams, goes to a file. */
+/* Sends one of the standard streams to a file, until restore(). */
 int divert(int fd, const char *path);
 void restore(int fd, int kept);
 

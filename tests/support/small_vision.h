@@ -22,7 +22,7 @@ typedef struct small_vision {
 resnet_settings small_resnet(resnet_norm norm);
 densenet_settings small_densenet(void);
 
-/* Of models made from now on: images that a plan has room for, SMALL_IMAGES at first. A batch of one less is fed. */
+/* Sets how many images plans of later models have room for, SMALL_IMAGES at first. A batch of one less is fed. */
 void small_vision_take(int images);
 
 /* One of the two is NULL. side: of the images. Exits with a message where it cannot be made. */

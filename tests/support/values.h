@@ -37,7 +37,7 @@ double noise(uint64_t i);
 
 /* ---- types ---- */
 
-/* Of parameters and gradients. */
+/* Types of parameters and gradients. */
 size_t type_size(adamod_type type);
 
 /* bf16 and f16 without their sign: the pattern of infinity, beyond which are NaNs; */

@@ -109,7 +109,7 @@ TEST(rows_behind_a_batch_count_for_nothing) {
     corpus_free(&c);
 }
 
-/* Of any batch: that it is what its list of pairs says. */
+/* Any batch is what its list of pairs says. */
 static void check_batch(const corpus *c, const batch *x) {
     int32_t s = 0, t = 0;
     int wrong = 0;

@@ -460,7 +460,7 @@ TEST(persistent_states_come_back_bit_for_bit) {
     drop_lasting(&b);
 }
 
-/* What a text's place left behind does not keep others from using the model. */
+/* A state carried along a text does not keep others from using the model. */
 TEST(who_takes_the_model_alone_needs_no_carried_state) {
     lasting a, b, c;
     const checkpoint_meta meta = some_meta();

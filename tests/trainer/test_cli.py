@@ -184,7 +184,7 @@ def test_manual_and_completions_have_every_flag():
 
 
 def complete(*words):
-    """What bash offers for the last of the words."""
+    """The words that bash offers for the last one."""
     script = 'source "$0"; COMP_WORDS=(adamod "${@:2}"); COMP_CWORD=$(($# - 1)); compopt() { :; }; ' \
         '_adamod "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"; echo "${COMPREPLY[@]}"'
     result = subprocess.run(["bash", "-c", script, os.path.join(ROOT, "completions", "adamod.bash"), PROGRAM, *words],
@@ -667,7 +667,7 @@ class Tiny:
         return os.path.join(self.folder.name, name)
 
     def results(self, *more):
-        """What is printed, and what is in the JSON file."""
+        """The output, and the content of the JSON file."""
         status, out, err = run(*self.command, "--json", self / "out.json", *more, env=CALM)
         check(status == 0, more, "gave", status, err)
         with open(self / "out.json") as file:
@@ -690,7 +690,7 @@ def has_trainer():
 
 
 def on_terminal(columns, *command):
-    """What a command draws on a terminal of so many columns, cut where it goes back to the beginning of its line."""
+    """A command's output on a terminal of `columns` columns, cut where it goes back to the beginning of its line."""
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     process = subprocess.Popen([PROGRAM, *command], env={**os.environ, **CALM}, stdin=subprocess.DEVNULL, stdout=terminal,
@@ -783,7 +783,7 @@ def test_bench_train_counts_operations():
 
 
 def test_bench_train_with_torch():
-    """Where there is one: the same loss, and the same steps."""
+    """If there is one: the same loss, and the same steps."""
     if not has_trainer():
         return
     out, x = Tiny().results("--python", "/nonexistent")
@@ -833,7 +833,7 @@ def test_bench_train_says_what_it_does():
 
 
 def test_bench_train_of_images_with_torch():
-    """The same loss as a training step has, with the norms of the batch. Batches of 8, 8 and 4 pictures."""
+    """Has the loss of a training step, with the norms of the batch. Batches of 8, 8 and 4 pictures."""
     if not has_trainer():
         return
     out, x = Tiny(PICTURES).results(*(["--no-torch"] if FAST else ["--python", "/nonexistent"]))
@@ -945,7 +945,7 @@ def test_bench_train_shape_of_language():
     check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
 
 
-# What bench/llmc.py needs of llm.c's train_gpt2.c: the lines that it changes, and what is printed.
+# The parts of llm.c's train_gpt2.c that bench/llmc.py needs: the lines that it changes, and the output.
 LLMC = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -1046,7 +1046,7 @@ def test_bench_train_with_llmc():
 
 
 def test_bench_train_on_a_gpu():
-    """Where there is one; else it says why not."""
+    """If there is one; else it says why not."""
     if not has_trainer():
         return
     tiny = Tiny()
@@ -1065,7 +1065,7 @@ def test_bench_train_on_a_gpu():
 
 
 def test_bench_train_of_images_on_a_gpu():
-    """Where there is one, with torch where that sees it."""
+    """If there is one, with torch if that sees it."""
     if not has_trainer():
         return
     tiny = Tiny(PICTURES)

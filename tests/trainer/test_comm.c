@@ -1,4 +1,4 @@
-/* What ranks exchange: alone, and under mpirun, where test_ranks.sh runs this on several.
+/* Sums of ranks: alone, and under mpirun, where test_ranks.sh runs this on several.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -23,7 +23,7 @@ static float *values(int64_t n) {
     return x;
 }
 
-/* x_0 + x_1 + ... of the first so many ranks, upon what is there. */
+/* x_0 + x_1 + ... of the first ranks, added to *before if there is one. */
 static float in_order(int ranks, int64_t i, const float *before) {
     float sum = before ? *before + value(0, i) : value(0, i);
     for (int r = 1; r < ranks; r++) sum += value(r, i);

@@ -294,7 +294,7 @@ class Place:
         return out, err
 
     def refuse(self, message, *arguments, noted=0, **keywords):
-        """One line, behind so many notes, that begins with "adamod: " and has the message; nothing on standard output."""
+        """One line, behind the notes, that begins with "adamod: " and has the message; nothing on standard output."""
         status, out, err = self.run(*arguments, **keywords)
         check(status == 1 and not out, arguments, "gave", status, out, err)
         check(err.count("\n") == 1 + noted and err.startswith("adamod: data "), arguments, "said", err)
@@ -362,7 +362,7 @@ def test_redirect_and_range():
 
 
 def test_answers_that_are_not_the_file():
-    """What was fetched before stays."""
+    """Files fetched before stay."""
     for way, size, message in (("portal", True, "the server has 19 bytes, expected %d" % len(FILES[CIFAR])),
                                ("huge", False, "the server has 10000000000000 bytes, expected at most")):
         place = Place().point(way, [CIFAR], size=size)
@@ -791,7 +791,7 @@ def test_prepare_files(place):
     check(os.stat(place.path("prepared", "ptb")).st_ino == before, "prepared again")
     place.succeed("prepare", "--again", "ptb")
     check(os.stat(place.path("prepared", "ptb")).st_ino != before, "not prepared again")
-    # What somebody has deleted of it is made again.
+    # Deleted files are made again.
     for name, file in ("ptb", "ptb.test.txt"), ("multi30k-de-en", "test.en"), ("cifar100", "cifar-100-binary/train.bin"):
         whole = place.read("prepared", name, file)
         os.remove(place.path("prepared", name, file))

@@ -171,7 +171,7 @@ static void take_note(void *context, const char *line) {
 
 static const data_options quiet = {.note = take_note};
 
-/* Where no address gives anything. */
+/* An address that gives nothing. */
 #define NOWHERE "file:///nonexistent/file"
 
 static void hex_of(digest_kind kind, const void *bytes, size_t n, char hex[DIGEST_HEX]) {
@@ -281,7 +281,7 @@ TEST(an_archive_that_was_packed_anew_is_known_by_names_and_sizes) {
     put_file("downloads/ptb/t.tgz", bytes, make_tar(bytes, "a/t", "12345"));
     CHECK_INT(data_set_prepare(&s, &quiet), -1);
     CHECK_HAS(notes, "kept as t.tgz.bad");
-    /* What users say of a file counts, and not what it might be. */
+    /* The user's word on a file counts, not what it might be. */
     data_source own = {.set = "ptb", .file = "t.tgz", .url = NOWHERE, .has_checksum = true, .kind = DIGEST_MD5};
     const data_options told = {.note = take_note, .sources = &(data_sources){&own, 1}};
     files[0].size = 12;

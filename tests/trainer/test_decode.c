@@ -45,7 +45,7 @@ static int by_score(const void *a, const void *b) {
     return x->parent != y->parent ? x->parent - y->parent : x->word - y->word;
 }
 
-/* Those kept, ordered: what ended, the best first, then what did not. */
+/* Beam search in the plainest way. kept: sentences that ended, the best first, then those that did not. */
 static int slow_search(uint64_t seed, const nn_beam_options *o, sentence *kept) {
     sentence live[BEAM] = {{.length = 0}}, all[BEAM * WORDS], finished[MOST * BEAM];
     int n_live = 1, n_finished = 0, n = 0;

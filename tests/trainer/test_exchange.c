@@ -1,5 +1,5 @@
-/* What ranks exchange of parameters on a device, by NCCL and by way of the host: alone, and under mpirun, where test_ranks.sh
- * runs this on several. The device is the host's memory (fake_device.h), and NCCL is tests/support/fake_nccl.c.
+/* Gradients and weights on a device that ranks exchange, by NCCL and by way of the host: alone, and under mpirun, where
+ * test_ranks.sh runs this on several. The device is the host's memory (fake_device.h), and NCCL is tests/support/fake_nccl.c.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -30,7 +30,7 @@ static void check_written(int status) {
     else unlink(FILE_NAME);
 }
 
-/* What act writes over an old file, and where there was none. */
+/* Checks a writer over an old file, and where there was none. */
 static void check_writer(const fault_act *a, const char *what) {
     for (int there = 0; there < 2; there++) {
         n_old = 0;

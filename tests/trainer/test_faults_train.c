@@ -119,7 +119,7 @@ static int version_of(const char *name) {
     return n == n_old && memcmp(now, old, n) == 0 ? 1 : n == n_new && memcmp(now, new, n) == 0 ? 2 : 0;
 }
 
-/* Where there are no links, or one fails, the file is written again: both names have it, or it is said that they have not. */
+/* If there are no links, or one fails, the file is written again: both names have it, or it is said that they have not. */
 TEST(saving_under_two_names) {
     enter_scratch(true);
     make();

@@ -67,7 +67,7 @@ TEST(frozen_parameters_stay_as_they_are_and_cost_nothing) {
     }
 }
 
-/* Of several that match, the last counts, with options or without. */
+/* The last group that matches counts, with options or without. */
 TEST(all_but_one_layer_can_be_frozen) {
     experiment e;
     if (!CHECK(open_with(&e, WITH("optimizer.groups.all.match=*", "optimizer.groups.all.freeze=true",

@@ -203,7 +203,7 @@ TEST(an_evaluation_in_between_can_be_cut_short) {
     experiment_close(&e);
 }
 
-/* What is predicted of the test pictures is what their evaluation counted. */
+/* Predictions of the test pictures are those that their evaluation counted. */
 TEST(predictions_are_those_that_evaluations_count) {
     experiment e;
     task_result r;

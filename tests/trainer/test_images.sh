@@ -77,7 +77,7 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     cp red.png $'raw\x9b\xe4\xc3\xa4\xc2\x9b.png' # a control character of eight bits, and an umlaut in two encodings, one of them not UTF-8
     "$ADAMOD" predict whole $'raw\x9b\xe4\xc3\xa4\xc2\x9b.png' >out
     LC_ALL=C grep -aq $'^raw??\xc3\xa4?.png: ' out || fail "predict says $(cat -v out)"
-    # Of many pictures answers come portion by portion: the first while the last is still to be written.
+    # Answers to many pictures come portion by portion: the first while the last is still to be written.
     mkfifo late.png
     read -ra many <<<"text.png $(printf 'red.png %.0s' {1..299})"
     "$ADAMOD" predict whole "${many[@]}" late.png >out 2>err &
@@ -121,7 +121,7 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     grep -q '^reading training pictures 3/3  0s left$' err || fail "reading a folder says $(cat err)"
     "$ADAMOD" evaluate folder-run --split valid >out 2>err
     if grep "not the .* data" err; then fail "evaluate takes the same data for others"; fi
-    # Of two classes five likeliest are no measure.
+    # With two classes the five likeliest are no measure.
     if grep -r 'top.\?5"\?:\? *[0-9]' out folder-run/metrics.jsonl; then fail "a top 5 of two classes"; fi
     "$ADAMOD" evaluate whole | grep -q 'top 5 [0-9.]* %' || fail "ten classes have no top 5"
     mv folder away
@@ -147,7 +147,7 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     "${tune[@]}" --out tuned --set 'train.init_skip=linear.*' >said 2>err || fail "fine-tuning says $(cat err)"
     refused 1 "made with other classes; --set 'train.init_skip=layers.0.*'" "$ADAMOD" train tiny.yaml --out never \
         "${folder[@]}" --set data.unreadable=skip --set model.kind=mlp --set model.layers=0 --init-from folder-mlp
-    # Of other pictures others are held out: those that were trained on.
+    # With other pictures, others are held out: some that were trained on.
     cp red.png folder/a/more.png && cp red.png folder/b/more.png
     "$ADAMOD" evaluate folder-run --split valid >out 2>err
     grep -q '/folder: not the validation data that the run had; it may' err || fail "evaluate says $(cat err)"

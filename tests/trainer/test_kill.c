@@ -109,7 +109,7 @@ static void copy_run(const char *from, const char *to) {
 
 static bool exists(const char *name) { return access(below(name), F_OK) == 0; }
 
-/* What is trained, and the texts that its runs keep. */
+/* A training, and the texts that its runs keep. */
 typedef struct problem {
     const char *const *settings, *const *texts; /* both end with NULL */
     int spread;                                 /* between calls to die in, as many times that of the first problem */

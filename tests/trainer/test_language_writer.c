@@ -1,4 +1,4 @@
-/* What a language model writes: which tokens are drawn, how they are put together, prompts, and samples for the report.
+/* Text written by a language model: which tokens are drawn, how they are put together, prompts, and samples for the report.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -121,7 +121,7 @@ static int collect(void *context, text_slice piece) {
     return 0;
 }
 
-/* What the run's model writes after a prompt, which is before it; *unknown is what language_prompt says. */
+/* The prompt and what the run's model writes after it; unknown: what language_prompt says. */
 static const char *written(const char *prompt, const char *const *assignments, char unknown[200]) {
     static char text[500];
     char ignored[200];

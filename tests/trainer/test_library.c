@@ -62,7 +62,7 @@ TEST(the_environment_decides_alone) {
 
 /* ---- places ---- */
 
-/* Where this program lies, with the slash. False: something else runs it, an emulator or the loader. */
+/* This program's folder, with the slash. False: something else runs it, an emulator or the loader. */
 static bool own_folder(char folder[4096]) {
     const ssize_t n = readlink("/proc/self/exe", folder, 4095);
     if (!CHECK(n > 0)) return false;
@@ -193,7 +193,7 @@ static void start_copy(copied *x, bool as_nobody, char *const *environment) {
     if (!CHECK_INT(WEXITSTATUS(status), 0)) printf("%s\n", x->said);
 }
 
-/* What a program is called decides nothing, whoever starts it. */
+/* A program's name decides nothing, whoever starts it. */
 TEST(the_name_that_a_program_is_started_with_is_no_place) {
     char folder[4096];
     char *const nothing[] = {NULL};
@@ -234,7 +234,7 @@ TEST(a_set_user_id_program_loads_nothing_that_its_caller_chose) {
     remove_copy(&x);
 }
 
-/* What libadamod.so itself loads from beside it, also if it is broken; but not if it was itself found by a relative path,
+/* libadamod.so loads libraries from its own folder, also broken ones; but not if it was itself found by a relative path,
  * which leads elsewhere once the working directory is another. */
 TEST(a_shared_library_looks_beside_itself) {
     char folder[4096], shared[4200], back[4096], name[64], own[128], broken[128];

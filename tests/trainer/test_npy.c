@@ -35,7 +35,7 @@ static void begin(void) {
 
 /* These stand in for the C library's functions, and fail as they are told to. */
 static struct {
-    int interrupts;  /* so many calls fail with EINTR */
+    int interrupts;  /* the number of calls that fail with EINTR */
     size_t most;     /* bytes that one call moves; 0: all */
     int write_error; /* after write_room bytes */
     size_t write_room;
@@ -318,7 +318,7 @@ static int write_all(npy_type type, int ndim, const int64_t *shape, const void *
     return npy_writer_close(w);
 }
 
-/* What NumPy 2 writes for np.float32([[0, 1, 2], [3, 4, 5]]). */
+/* NumPy 2 writes this for np.float32([[0, 1, 2], [3, 4, 5]]). */
 TEST(written_bytes) {
     static const char expected[] = "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }     "
                                    "                                                     \n"

@@ -164,7 +164,7 @@ static int english_pair(const char *s, size_t n) {
     return ten < 0 || unit < 1 || unit > 9 ? -1 : ten + unit;
 }
 
-/* What follows "hundred" or "thousand" if it is below a hundred: " and " and the pair. */
+/* A number below a hundred after "hundred" or "thousand": " and " and the pair. */
 static int english_and(const char *s, size_t n) {
     return n > 5 && !memcmp(s, " and ", 5) ? english_pair(s + 5, n - 5) : -1;
 }

@@ -88,7 +88,7 @@ TEST(batch_norm_on_the_cpu_is_the_reference) {
             opcheck o = batch_norm_case(s[0], s[1], s[2], s[3], k & 1, k & 2, k & 4);
             o.input[0].gap = s[4], o.gap = s[6];
             if (k & 1) o.input[1].gap = s[5];
-            /* Of few pixels the variance can be small, and what is off in x is so much more in y. */
+            /* With few pixels the variance can be small, which enlarges x's errors in y. */
             if (s[0] * (s[1] ? s[1] * s[2] : 1) < 8) o.slack = 40;
             if (!CHECK(opcheck_kernels(&o, &nn_cpu_batch_norm))) printf("sizes %d, case %d\n", i, k);
         }

@@ -529,7 +529,7 @@ TEST(path_attention_cpu_is_ref) {
     }
 }
 
-/* Of equal scores the result is the mean of the values on the path, which the row's own ends. */
+/* With equal scores the result is the mean of the values on the path, which ends with the row's own. */
 TEST(path_attention_reads_along_the_path) {
     enum { D = 2, LENGTH = 3 };
     float q[2 * 3 * D] = {0, 0, 5, 5, 30, 60}, y[2 * D], workspace[64];

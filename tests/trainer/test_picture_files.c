@@ -457,7 +457,7 @@ TEST(folders_without_pictures_say_so) {
 
 /* ---- shapes ---- */
 
-/* What was told last; how far it is only grows. */
+/* The last report of progress; `done` only grows. */
 typedef struct told {
     int64_t done, total;
     bool fell;

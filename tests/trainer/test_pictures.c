@@ -142,7 +142,7 @@ TEST(each_kind_of_change_can_be_left_out) {
     drop(&mirrored);
 }
 
-/* What a picture looks like follows from its place in the epoch, not from its row or from threads. */
+/* A picture's augmentation follows from its place in the epoch, not from its row or from threads. */
 TEST(what_is_drawn_depends_on_the_place_in_the_epoch_alone) {
     model m = build(&augmented);
     adamod_pool *pool;

@@ -169,7 +169,7 @@ TEST(sums_wait_for_the_end_unless_two_add_to_one) {
 
 /* ---- places ---- */
 
-/* Where nothing reads a value after the step that writes its gradient, one lies upon the other; an output is read. */
+/* If nothing reads a value after the step that writes its gradient, they share memory; an output is read. */
 TEST(the_gradient_of_logits_lies_upon_them) {
     for (int output = 0; output < 2; output++) {
         nn_params *params = nn_params_create();
@@ -189,7 +189,7 @@ TEST(the_gradient_of_logits_lies_upon_them) {
     }
 }
 
-/* Of the first op that has one; the host's kernels have none. */
+/* The plan names the first op that has a slow way; the host's kernels have none. */
 TEST(a_plan_says_which_slow_way_it_takes) {
     for (int i = 0; i < 3; i++) {
         nn_params *params = nn_params_create();

@@ -1,5 +1,5 @@
-/* What plans carry for ops to come: several outputs, states that last, the live rows of a batch, images, inputs of f32 under
- * mixed precision, backends that lack an op. On the host, and on a device that is the host's memory. */
+/* Things that plans carry from op to op: several outputs, states that last, the live rows of a batch, images, inputs of f32
+ * under mixed precision, backends that lack an op. On the host, and on a device that is the host's memory. */
 #include "check.h"
 #include "fake_device.h"
 #include "nn/graph.h"

@@ -1,4 +1,4 @@
-/* What steps of a plan do for each other (nn/fuse.c), on a device whose kernels are the reference's: a DenseNet whose
+/* Fused steps of a plan (nn/fuse.c), on a device whose kernels are the reference's: a DenseNet whose
  * convolutions tell moments, apply linear parts of gradients and take in the norms before them trains as one whose ops
  * stay to themselves. */
 #include "check.h"
@@ -89,7 +89,7 @@ static void norm_backward(const nn_call *c) {
 
 /* ---- convolutions ---- */
 
-/* What the norm before would have written; with what it keeps for backward. */
+/* The output that the norm before would have written, with what it keeps for backward. */
 static float *normalised(const nn_call *norm, nn_array *y, double momentum) {
     nn_call d = *norm;
     nn_batch_norm_attributes a = *NN_ATTR(batch_norm, norm);
@@ -170,7 +170,7 @@ static bool yes(const nn_call *c) {
     return fuse;
 }
 
-/* Those of one pixel only where they have taken in what is before them. */
+/* Convolutions of one pixel give moments only if they have taken in the norm before them. */
 static bool gives_moments(const nn_call *c) { return fuse && (c->fused->maker || c->input[1].shape->dim[1] > 1); }
 
 static bool absorbs(const nn_call *c, const char *op, const nn_call *maker) {
@@ -224,12 +224,12 @@ TEST(fused_ops_train_as_those_that_are_not) {
     small_vision together = run(true, &same);
     const nn_params *b = together.params;
     CHECK(moments_found > 0 && parts_applied > 0);
-    /* Of 5 layers both norms, the second with moments from who has taken in the first; and that of the transition. */
+    /* Both norms of 5 layers, the second with moments from the step that has taken in the first; and the transition's. */
     CHECK_INT(taken_in, 2 * (2 * 5 + 1));
     CHECK_CLOSE(same, loss, 1e-6);
     check_same(a->list, a->n, b->grad, a->grad, 2e-5);
     check_same(a->states, a->n_states, b->state_data, a->state_data, 1e-6);
-    /* What norms would write has no memory. */
+    /* The norms' outputs have no memory. */
     CHECK(nn_plan_memory(together.plan).values < nn_plan_memory(alone.plan).values);
     small_vision_free(&alone);
     small_vision_free(&together);
@@ -248,8 +248,8 @@ static adamod_status both_ways(void *plan) {
     return ADAMOD_OK;
 }
 
-/* What no other step can know of them it is not asked for. Where sums wait for others, runs are not recorded, which this device
- * could not. */
+/* Other steps are not asked for what only these processes together know. Runs that wait for others' sums are not recorded,
+ * which this device could not. */
 TEST(norms_of_several_processes_stay_to_themselves) {
     densenet_settings d = small_densenet();
     int calls = 0;

@@ -1,4 +1,4 @@
-/* What a bench learns of a graph: its inputs, which it keeps and feeds again.
+/* A graph as a bench sees it: its inputs, which it keeps and feeds again.
  *
  * SPDX-License-Identifier: MIT
  */

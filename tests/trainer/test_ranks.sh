@@ -164,7 +164,7 @@ said 1 'rank 1 ('"$(hostname)"') is to compute on a GPU, but rank 0' ranks 1 "$A
 cp "$ADAMOD" other && echo >>other
 said 1 'its program is not that of rank 0' \
     ranks 1 "$ADAMOD" train translation.yaml --out bad : -n 1 ./other train translation.yaml --out bad
-# Where one machine has no MPI, which its first rank says.
+# One machine has no MPI, which its first rank says.
 said 1 'train: rank 1: no MPI library: nothing.so: ' ranks 1 "$ADAMOD" train translation.yaml --out bad : \
     -n 1 env OMPI_COMM_WORLD_LOCAL_RANK=0 ADAMOD_MPI_LIBRARY=nothing.so "$ADAMOD" train translation.yaml --out bad
 said 1 'train: no MPI library: nothing.so: ' ranks 2 env ADAMOD_MPI_LIBRARY=nothing.so "$ADAMOD" train translation.yaml --out bad

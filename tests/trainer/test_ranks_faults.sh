@@ -36,7 +36,7 @@ ended
 [ "$(grep -c 'slow: interrupted after update' said)" -eq 1 ] || fail "after SIGTERM to a rank it says $(cat said err)"
 grep -q '"status":"interrupted"' slow/result.json || fail "after SIGTERM: $(cat slow/result.json)"
 train 1 --resume --out slow --set train.steps=1 # reads the checkpoint
-# What Ctrl-C does: mpirun ends the ranks itself after a second, which may be before they have saved.
+# Ctrl-C: mpirun ends the ranks itself after a second, which may be before they have saved.
 rm -rf slow
 # shellcheck disable=SC2086
 started 2 translation.yaml slow $long --set train.checkpoint_every=3

@@ -42,13 +42,13 @@ grep -qxF 'BLEU 13a: nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0'
 grep -q 'held.txt: used 50 of 51 pairs: 1 empty' err || fail "of an empty pair: $(cat err)"
 grep -q '"bleu_13a"' run/task.json || fail "task.json has no BLEU of raw text"
 grep -qF '"reference":"It'"'"'s (what it is), isn'"'"'t it?"' run/samples.jsonl || fail "samples are not raw: $(head -1 run/samples.jsonl)"
-# What the test set says is what `text score` says.
+# The test set's score is that of `text score`.
 sed 's/isn/is/' answer.txt >other.txt
 "$ADAMOD" evaluate run --set data.test_source="$PWD/question.txt" --set data.test_target="$PWD/other.txt" --json >said
 "$ADAMOD" translate run <question.txt >translated.txt
 wanted=$("$ADAMOD" text score --width 9 other.txt translated.txt | sed 's/.*2.6.0 = \([0-9.]*\) .*/\1/')
 grep -qF "\"bleu_13a\":${wanted:0:8}" said || fail "evaluate says $(cat said), text score $wanted"
-# What is not asked for may have gone.
+# Files that are not asked for may have gone.
 mv held.txt away.txt
 test=(--set data.test_source="$PWD/question.txt" --set data.test_target="$PWD/other.txt")
 "$ADAMOD" evaluate run "${test[@]}" --json 2>&1 | sed 's/,"seconds.*//' | cmp - <(sed 's/,"seconds.*//' said) ||

@@ -202,7 +202,7 @@ TEST(a_failure_leaves_nothing) {
     CHECK_INT(access(below("records/whole.tmp"), F_OK), -1);
 }
 
-/* What a killed process left does not become part of a record. */
+/* Leftovers of a killed process do not become part of a record. */
 TEST(leftovers_are_removed) {
     const char *from = make_run((made){"again", "Adam", "finished", 1, 40, 4, 1, 1, 0.5, 20});
     mkdir(below("records"), 0777);

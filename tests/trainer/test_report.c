@@ -43,7 +43,7 @@ static const char *const *make_runs(void) {
 
 static int read_run(report_run *r, const char *directory) { return report_run_read(r, directory, KNOWN); }
 
-/* Of one of the run's metrics. */
+/* The value of one of the run's metrics. */
 static double value_of(const report_run *r, const report_point *p, const char *name) {
     for (int i = 0; i < r->n_metrics; i++) {
         if (strcmp(r->metric[i].name, name) == 0) return p->value[i];

@@ -256,7 +256,7 @@ TEST(a_lead_within_the_spread_is_no_win) {
     free(text);
 }
 
-/* What the terminal says of some runs, below the table. */
+/* The text that the terminal shows below the table. */
 static char *printed_of(const char *const *runs, int n) {
     const int kept = divert(STDOUT_FILENO, below("printed.txt"));
     CHECK_INT(report_print_table(runs, n, KNOWN), 0);
@@ -538,7 +538,7 @@ TEST(a_score_says_which_of_its_name_it_is) {
 
 /* ---- learning rates ---- */
 
-/* What the caption of learning rates says of a run with one histogram: bins from 1e-4 to 1e6, a power of ten each. */
+/* The caption of the learning rates of a run with one histogram: bins from 1e-4 to 1e6, a power of ten each. */
 static char *rates_caption(const char *histogram) {
     const char *run = make_loss_run("rates", "", 1);
     static char text[4096];
@@ -654,7 +654,7 @@ TEST(validation_on_the_test_data_is_called_that) {
 
 /* ---- times ---- */
 
-/* What the page says of the load, of two runs whose machines say this. */
+/* Whether the page says this of the load, for two runs whose machines say these. */
 static bool says_of_times(const char *first, const char *second, const char *expected) {
     const char *runs[] = {make_loss_run("t1", "train:\n  seed: 1\n", 1), NULL};
     runs[1] = make_loss_run("t2", "train:\n  seed: 2\n", 2);
@@ -729,7 +729,7 @@ TEST(text_that_goes_on_from_prompts_is_called_that) {
 
 /* ---- the task's words ---- */
 
-/* Where what is counted is what is answered, pictures, the limit is one of the loss too. */
+/* If items are what is answered, as pictures are, the limit applies to the loss too. */
 TEST(losses_of_some_samples_are_called_that) {
     static const char says[] = "during training. Of the first 5 validation images at most. ";
     const char *run = make_loss_run("limit", "train:\n  evaluate_images: 5\n", 1);

@@ -141,7 +141,7 @@ TEST(the_page_has_accuracies_confusion_and_mistakes) {
     free(text);
 }
 
-/* Of runs that ended elsewhere, or with other classes or data, the page does not say what is so of the first alone. */
+/* For runs that ended elsewhere, or with other classes or data, the page does not say what holds for the first alone. */
 TEST(what_is_said_of_classes_is_so_of_all_runs) {
     const char *runs[] = {make_classifier("s1", 1, clothes), NULL, NULL};
     runs[1] = make_classifier("s2", 2,

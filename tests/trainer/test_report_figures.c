@@ -78,7 +78,7 @@ static char *caption_of(const char *const *runs, int n_runs, const char *page, r
     return text;
 }
 
-/* What is soon above a half is seen best where it comes to lie, and what lies below is not kept quiet. */
+/* A figure shows the range where a line that is soon above a half ends up, and says what lies below it. */
 TEST(lines_that_begin_below_their_figure_are_told_of) {
     for (int below_it = 0; below_it < 2; below_it++) {
         const char *run = make_curves("rise", "net", pictures);
@@ -320,12 +320,12 @@ TEST(many_lines_look_different) {
         CHECK_HAS(svg, name);
     }
     CHECK_HAS(text, ";min-width:600px\" role=\"img\"");
-    CHECK(!strstr(text, "thin line")); /* of so many, there are none */
+    CHECK(!strstr(text, "thin line")); /* with this many there are none */
     free(text);
     check_file(below("looks-figures/style.gp"), "dash(i) = (i - 1) / 8 % 4 + 1\n");
 }
 
-/* What the caption says of scales, of two runs whose elements have these counts. */
+/* The caption's words on scales, for two runs whose elements have these counts. */
 TEST(panels_with_scales_of_their_own_are_told_of) {
     static const char *const counts[] = {"[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[20]"};
     for (int own = 0; own < 2; own++) {
@@ -370,7 +370,7 @@ TEST(keys_are_text_of_the_page) {
     CHECK_INT(size_of(below("keys-figures/loss-updates.page.svg")), -1);
 }
 
-/* What a name may hold, and where a label is cut. */
+/* Names with any characters, and where a label is cut. */
 TEST(labels_stay_text) {
     if (!have_gnuplot()) SKIP("no gnuplot");
     char name[300] = "\"\\u0007<\\\"& ";

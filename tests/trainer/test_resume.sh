@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where a run goes on from: with the data it was trained with, from checkpoints that are whole, by the name the user gives,
+# Resumed runs: with the data it was trained with, from checkpoints that are whole, by the name the user gives,
 # with the weights of another. What does not fit is refused in one line, and changes nothing.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
@@ -33,7 +33,7 @@ flip() {
     # shellcheck disable=SC2059
     printf "\\$(printf %03o $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
 }
-# What must be equal between two runs: everything but clocks.
+# The numbers that must be equal between two runs: everything but clocks.
 numbers() {
     sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
     cat "$1/histograms.jsonl" "$1/samples.jsonl"
@@ -59,7 +59,7 @@ train --resume --out whole
 grep -qF "training loss $(LC_ALL=C printf %.4f "$loss"), " said || fail "training loss $loss in the file, but $(cat said)"
 "$ADAMOD" train --resume --out tested --set train.progress_every=60 >/dev/null 2>err
 grep -q '; no updates left of 12, 12 are done; in tested$' err || fail "with nothing to do it says $(cat err)"
-# What was used is said, not what was left open.
+# machine.json says what was used, not what was left open.
 for field in '"backend":"cpu"' '"device":"cpu"' '"precision":"full"' '"threads":"1"'; do
     grep -qF "$field" whole/machine.json || fail "no $field in $(cat whole/machine.json)"
 done
@@ -69,7 +69,7 @@ grep -q '"backend":"\(cpu\|cuda\)","device":"..*","precision":"\(full\|mixed\)"'
 grep -qF '"resumed_from":"last","resumed_at":"12"' whole/machine.2.json || fail "$(cat whole/machine.2.json)"
 grep -qF '{"split":"train","key":"data.source","file":"'"$PWD"'/s.txt","fingerprint":"' whole/data.json || fail "$(cat whole/data.json)"
 
-# What is not finite is null, since JSON has no other word for it.
+# A number that is not finite is null, since JSON has no other word for it.
 cp -r whole ruined
 file=ruined/checkpoints/last.safetensors
 header=$(od -An -tu8 -N8 $file | tr -d ' ')
@@ -83,7 +83,7 @@ grep -q '"loss":null,"nll":null,"ppl":null' said || fail "evaluate --json: $(cat
 
 # ---- a new directory ----
 
-# Of three that begin a run there at once, one does. The others say so, and take nothing from it.
+# Three begin a run there at once: one does. The others say so, and take nothing from it.
 for round in 1 2 3; do
     rm -rf crowd
     pids=()
@@ -100,7 +100,7 @@ for round in 1 2 3; do
     made=$(sed -n 's/.*"step":\([0-9]*\).*/\1/p' crowd/result.json)
     train --resume --out crowd --set train.steps=$((made + 1))
 done
-# What a kill before the first checkpoint leaves is begun again, with the recipe that is given now.
+# A run killed before its first checkpoint is begun again, with the recipe that is given now.
 for resume in '' --resume; do
     rm -rf dead
     "$ADAMOD" train tiny.yaml --out dead --set train.steps=100000 --set train.checkpoint_every=0 --set train.average=0 \
@@ -117,7 +117,7 @@ done
 
 # ---- data ----
 
-# The same content elsewhere is the same data, and the end is the same.
+# Equal content elsewhere is the same data, and the end is the same.
 train tiny.yaml --out moved --set train.steps=4
 mkdir elsewhere
 sed 's/$/\r/' s.txt >elsewhere/s.txt
@@ -270,7 +270,7 @@ for name in best step-8 step-12; do
     [ $((2 * $(size_of light $name))) -lt "$(size_of light last)" ] || fail "$name has states: $(ls -l light/checkpoints)"
     [ "$(size_of whole $name)" -gt $((3 * $(size_of light $name))) ] || fail "keep_states: $name has none"
 done
-# What is equal is one file.
+# Equal checkpoints are one file.
 [ "$(inode_of whole step-12)" = "$(inode_of whole last)" ] || fail "step-12 and last are two files"
 [ "$(inode_of whole step-8)" != "$(inode_of whole last)" ] || fail "step-8 and last are one file"
 best=$("$ADAMOD" evaluate light --checkpoint best --json | sed 's/"seconds":[^}]*//')

@@ -102,7 +102,7 @@ static const char *events_in(const char *directory) {
     return path;
 }
 
-/* Of all in a directory; 0 if there is none. */
+/* The number of names in a directory; 0 if there is none. */
 static int count_names(const char *directory) {
     int n = 0;
     DIR *d = opendir(directory);
@@ -499,7 +499,7 @@ TEST(the_result_is_written_at_the_end) {
 
 /* ---- directories that cannot be used ---- */
 
-/* What refuses a new run there, and that it changes nothing. */
+/* A new run there is refused, and changes nothing. */
 static void check_kept(const char *directory, const char *name, const char *text) {
     OWNED_RECIPE r = plain();
     char expected[400], path[300];

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* What a writer writes; the same buffer each time. */
+/* A writer's output; the same buffer each time. */
 static const char *text_of(const sheet *s, int (*write)(const sheet *, FILE *)) {
     static char *text;
     size_t n = 0;

@@ -97,7 +97,7 @@ TEST(all_seeds_must_finish) {
     CHECK_CLOSE(standings_at(&s, 0, 0)->value[1].spread.median, 30, 1e-6);
 }
 
-/* Where evaluations were of the test data, they must not choose. */
+/* Evaluations of the test data must not choose. */
 TEST(chooses_by_training_loss_without_validation_data) {
     OWNED_LIST p = {0};
     OWNED_STANDINGS s = {0};

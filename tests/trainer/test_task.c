@@ -338,7 +338,7 @@ TEST(the_best_checkpoint_is_best_by_the_metric_that_was_named) {
     CHECK_INT(by_loss.step, 30);
 }
 
-/* What was best by one metric says nothing of another: with a loss above 1, no share of right ones would be better. */
+/* The best by one metric says nothing of another: with a loss above 1, no share of right ones would be better. */
 TEST(the_best_so_far_is_forgotten_when_another_metric_is_named) {
     checkpoint_meta best = {0};
     enter_scratch(true);

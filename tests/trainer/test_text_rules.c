@@ -63,7 +63,7 @@ static void check_chain(const text_chain_options *o, const char *line, const cha
     text_chain_free(c);
 }
 
-/* What fairseq's scripts give by Moses' own. */
+/* Expected: the output of fairseq's scripts with Moses' own. */
 TEST(chains_of_rules) {
     const text_chain_options iwslt = {.language = "de", .split_last = true, .lower = true},
                              sacremoses = {.language = "de"};
@@ -151,7 +151,7 @@ TEST(long_subwords_are_split_by_a_vocabulary) {
     bpe_free(b);
 }
 
-/* What numpy.random.default_rng(12345).choice(7, 14) and Python's random.seed(7) give. */
+/* Expected: numpy.random.default_rng(12345).choice(7, 14), and Python's random.seed(7). */
 TEST(random_numbers_are_those_of_python) {
     static const uint32_t expected[] = {4, 1, 5, 2, 1, 5, 4, 4, 6, 2, 5, 2, 3, 4};
     pcg64 p;
@@ -181,7 +181,7 @@ TEST(scores_are_those_of_sacrebleu) {
     score_free(t);
 }
 
-/* Of chrF in float32, to the last bit. */
+/* chrF's intervals in float32, to the last bit. */
 TEST(intervals_are_those_of_sacrebleu) {
     static const char *const pairs[][2] = {
         {"sat ran ran", "the cat cat"}, {"dog far mat", "dog sat mat"}, {"the the dog", "mat on the"}};

@@ -31,7 +31,7 @@ import torch_transformer as peer
 torch.set_num_threads(1)
 
 DEVICE = os.environ.get("ADAMOD_TEST_DEVICE", "cpu")
-# Of the loss, of gradients, of the losses of ten and of a hundred steps. A unit of a ReLU that rounding moves across 0
+# Bounds of the loss, of gradients, of the losses of ten and of a hundred steps. A unit of a ReLU that rounding moves across 0
 # changes what follows: PyTorch's own float32 comes to differ from its float64 by up to 5e-4 in a hundred steps. tf32 has
 # 11 bits and bf16 8, whose roundings are 5e-4 and 4e-3, so that units cross in the first step already: one of the 41 x 48
 # in a layer changes a gradient by about a hundredth.
@@ -72,7 +72,7 @@ if os.environ.get("ADAMOD_TEST_FAST", "0") not in ("", "0"):
 
 
 def run_program(folder, settings, steps):
-    """What the program computed: the file's tensors and metadata, and its results."""
+    """The program's results: the file's tensors and metadata, and its results."""
     with open(folder + "/small.yaml", "w") as file:
         file.write(RECIPE)
     command = [PROGRAM, "bench", "train", folder + "/small.yaml", "--no-torch", "--steps", "1",
@@ -124,7 +124,7 @@ def padding_changes(model, tensors, heads):
 
 
 def compare(folder, settings, steps):
-    """What differs by more than its bound, or None."""
+    """The values that differ by more than their bound, or None."""
     tensors, config, results = run_program(folder, settings, steps)
     model = peer.Transformer(config, peer.parameters(tensors, torch.float64))
     assert len(model.w) == sum(name.startswith("gradient/") for name in tensors) > 50
@@ -151,7 +151,7 @@ TEXT = {"s": ["ein Hund", "zwei Hunde bellen laut", "drei", "eine Katze und ein 
 
 
 def documented_lines(run, pre_norm):
-    """What the document's lines define, run in order, for this run's checkpoint."""
+    """The names that the document's lines define, run in order, for this run's checkpoint."""
     with open(os.path.join(SOURCE, "docs/checkpoints.md")) as file:
         blocks = [block.split("```")[0] for block in file.read().split("```python\n")[1:]]
     assert len(blocks) == 2 and blocks[0].count("\n") <= 10, "more than ten lines"

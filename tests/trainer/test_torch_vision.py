@@ -29,7 +29,7 @@ import torch_vision as peer
 
 torch.set_num_threads(1)
 
-# Of the loss, of gradients, of the losses of ten steps, of weights and statistics after them. A unit of a ReLU that rounding
+# Bounds of the loss, of gradients, of the losses of ten steps, of weights and statistics after them. A unit of a ReLU that rounding
 # moves across 0 changes what follows, in deep networks so much that PyTorch's own float32 goes far from its float64. So a
 # whole model may be off by FACTOR times what that is, where it is more.
 BOUNDS = {
@@ -75,7 +75,7 @@ def relative(got, expected):
 
 
 def worst(found, truth):
-    """Of all tensors. Those of one number, sums in which most cancels, count together."""
+    """The largest error of all tensors. Those of one number, sums in which most cancels, count together."""
     errors = [relative(found[name], x) for name, x in truth.items() if x.numel() > 1]
     numbers = [name for name, x in truth.items() if x.numel() == 1]
     join = lambda tensors: torch.cat([tensors[name].double().flatten() for name in numbers])
@@ -83,7 +83,7 @@ def worst(found, truth):
 
 
 def differences(found, truth):
-    """Each: losses, gradients, what is there after. What BOUNDS has."""
+    """Errors in the order of BOUNDS. found, truth: losses, gradients, tensors after the last step."""
     return (relative(found[0][0], truth[0][0]), worst(found[1], truth[1]), relative(found[0], truth[0]),
             worst(found[2], truth[2]))
 

@@ -35,7 +35,7 @@ decode:
   max_length: 20
 END
 
-# What must be equal between two runs: everything but clocks and names.
+# The numbers that must be equal between two runs: everything but clocks and names.
 numbers() {
     sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl" | grep -v '"kind":"test"'
     cat "$1/histograms.jsonl" "$1/samples.jsonl"
@@ -61,7 +61,7 @@ for run in whole records/whole; do "$ADAMOD" report $run -o page.html 2>/dev/nul
 [ "$(sort tables | uniq -u)" = '' ] || fail "a recorded run has another table: $(cat tables)"
 refused 1 'records/whole: is there already' "$ADAMOD" report whole --record records
 
-# What a run would be and take; nothing is written.
+# --dry-run says what a run would be and take; nothing is written.
 mkdir dry
 (cd dry && "$ADAMOD" train ../tiny.yaml --dry-run --set optimizer.no_decay=biases,norms >../said 2>../err) || fail "--dry-run: $(cat err)"
 for line in 'training set        2000 sentences' 'test set            40 sentences' 'source vocabulary   24 tokens' \
@@ -75,7 +75,7 @@ grep -q '^  *about [0-9]*s in all' said || fail "--dry-run tells no time: $(cat 
 [ -z "$(ls dry)" ] || fail "--dry-run writes $(ls dry)"
 refused 2 '--dry-run is for a new run' "$ADAMOD" train --resume --out whole --dry-run
 
-# Where there is no terminal, what it is at once and a line for each evaluation; no others, since it does not take long.
+# Without a terminal: the first line at once, and one for each evaluation; no others, since it does not take long.
 "$ADAMOD" train tiny.yaml --out told --set train.evaluate_every=20 --set train.progress_every=60 >/dev/null 2>err
 head -1 err | grep -Eq '^transformer of 5664 parameters, rule adamod, on [^;]+, [0-9]+ threads?; 2000 sentences to train with, about 8 in an update; updates 1 to 40, 0.16 epochs; in told$' ||
     fail "a run begins with $(head -1 err)"
@@ -101,7 +101,7 @@ grep -q '"status":"finished"' mute/result.json || fail "with its streams closed:
 for file in metrics histograms samples; do
     ! grep -qv '^{.*}$' mute/$file.jsonl || fail "$file.jsonl has $(grep -v '^{.*}$' mute/$file.jsonl | head -3)"
 done
-# A line every so many seconds, also while the test set is translated.
+# A line every few seconds, also while the test set is translated.
 "$ADAMOD" train tiny.yaml --out lines --set train.progress_every=1e-6 >/dev/null 2>err
 grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation loss [0-9.]+ \(best\), exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
     fail "there are no lines of progress: $(head -30 err)"
@@ -380,7 +380,7 @@ for run in 'adamod, seed 1' 'adamod, seed 2' 'sgd, seed 2'; do grep -q "^$run: 6
 grep -Eq '^run 3 of 4, sgd, seed 1: transformer of .*; in both/sgd-seed-1$' said || fail "no beginning of run 3: $(cat said)"
 grep -Eq '^\[3/4\] sgd, seed 1  step 6/6  epoch 0.02  0s left, [0-9]+s in all  batch loss' said || fail "no evaluation of run 3: $(cat said)"
 
-# The same at the same time: the same numbers, and each says that it was not alone.
+# Runs side by side: the same numbers, and each says that it was not alone.
 "$ADAMOD" compare tiny.yaml --out sides --set train.progress_every=60 --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 --jobs 3 >said 2>&1 ||
     fail "compare --jobs: $(cat said)"
 clockless() { sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl" && cat "$1"/{histograms.jsonl,samples.jsonl,recipe.yaml}; }
@@ -553,7 +553,7 @@ for source in crlf bom hole gz; do
     grep -q '"source":"wort 1","reference":"word 1"' text/samples.jsonl || fail "of $source.txt: $(cat text/samples.jsonl)"
     rm -r text
 done
-# What is not used is said, once, and does not fail.
+# Lines that are not used are named once, and do not fail.
 seq 1 20 | sed 's/^/wort /; 3s/$/ und noch eins/; 7s/$/ und noch zwei mehr/' >long.txt
 sed -i '11s/.*//' long.txt
 bitext long.txt t.txt --set data.max_length=4 --set data.max_ratio=2.5

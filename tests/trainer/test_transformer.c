@@ -246,7 +246,7 @@ TEST(mistakes_are_told) {
     nn_params_free(params);
 }
 
-/* What a graph says of one op, given values of types that may be wrong. */
+/* A graph's words on one op, given values of types that may be wrong. */
 typedef struct some_values {
     nn_value x, ids, ranges, table;
 } some_values;

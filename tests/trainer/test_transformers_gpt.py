@@ -59,7 +59,7 @@ def tokenizer():
 
 @torch.no_grad()
 def loss(model, ids, length):
-    """Of all tokens but the first, in windows of `length`."""
+    """The loss of all tokens but the first, in windows of `length`."""
     total = 0.
     for at in range(0, len(ids) - 1, length):
         x, y = ids[at:at + length], ids[at + 1:at + length + 1]

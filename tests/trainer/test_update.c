@@ -18,7 +18,7 @@
 
 static comm *c;
 
-/* Of the last rank: the one that something goes wrong on. */
+/* The last rank: the one that something goes wrong on. */
 static bool is_unlucky(void) { return comm_rank(c) == comm_size(c) - 1; }
 
 static void open_one(experiment *e, const char *assignment) {
@@ -94,7 +94,7 @@ TEST(gradients_that_are_not_finite_are_told) {
     experiment_close(&e);
 }
 
-/* Where there is no NCCL, the host sums, and says so. */
+/* Without NCCL the host sums, and says so. */
 TEST(what_is_slow_is_told) {
     experiment e;
     open_on_device(&e);
@@ -122,7 +122,7 @@ TEST(a_device_that_fails_at_a_sum_ends_all) {
     experiment_close(&e);
 }
 
-/* The same of an update that was under way; one process says what happened. */
+/* An update that was under way fails, too; one process says what happened. */
 TEST(a_device_that_fails_at_an_end_ends_all) {
     experiment e;
     checkpoint_meta at = {0};

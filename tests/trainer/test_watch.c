@@ -90,7 +90,7 @@ static void run_images(small_vision *v, int rows) {
     nn_plan_forward(v->plan);
 }
 
-/* What batches of several processes add to running statistics, taken in order: as of one that runs them all. */
+/* Batches of several processes, taken in order, add to running statistics what they add in one process. */
 static void check_statistics(small_vision *v) {
     const int64_t n = nn_plan_defers(v->plan), count = v->params->state_count;
     const size_t bytes = (size_t)count * sizeof(float);
