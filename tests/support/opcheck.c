@@ -15,6 +15,7 @@
  * off by (8 + n) u times its size, where sums that happen to cancel count as the typical size of the array. Data are
  * of size one: 0.1 keeps an array that ought to be 0 from asking for exact zeros. */
 #include "opcheck.h"
+#include "core/error.h"
 #include "values.h"
 #include "support/random.h"
 
@@ -110,19 +111,19 @@ static void opcheck_capacities(const opcheck *o, nn_shape *shapes) {
     }
 }
 
-static const char *opcheck_derive(const opcheck *o, nn_node *node, nn_shape *outputs, char *message, size_t size) {
+static int opcheck_derive(const opcheck *o, nn_node *node, nn_shape *outputs) {
     nn_shape shapes[NN_MAX_INPUTS] = {{0}};
     opcheck_capacities(o, shapes);
     *node = (nn_node){.op = o->op, .n_inputs = o->n_inputs, .attributes = (void *)(uintptr_t)&o->attributes};
     for (int i = 0; i < o->n_inputs; i++) node->input[i] = shapes[i].ndim ? i : -1;
     memset(outputs, 0, NN_MAX_OUTPUTS * sizeof *outputs);
-    return o->op->shape(node, shapes, outputs, message, size);
+    return o->op->shape(node, shapes, outputs);
 }
 
-const char *opcheck_shape(const opcheck *o, char *message, size_t size) {
+const char *opcheck_shape(const opcheck *o) {
     nn_node node;
     nn_shape outputs[NN_MAX_OUTPUTS];
-    return opcheck_derive(o, &node, outputs, message, size);
+    return opcheck_derive(o, &node, outputs) ? adamod__last_message() : NULL;
 }
 
 static nn_array opcheck_array(void *data, const nn_shape *s, int64_t rows, int64_t gap) {
@@ -204,11 +205,9 @@ static void opcheck_instance_output(op_instance *r, int i) {
 
 /* Everything but the workspace, which is the kernel's. */
 static bool opcheck_instance_make(op_instance *r, const opcheck *o, double step) {
-    char message[160] = "";
     *r = (op_instance){.o = o, .step = step};
-    const char *wrong = opcheck_derive(o, &r->node, r->out_shape, message, sizeof message);
-    if (wrong) {
-        printf("opcheck: %s: %s\n", o->op->name, wrong);
+    if (opcheck_derive(o, &r->node, r->out_shape)) {
+        printf("opcheck: %s: %s\n", o->op->name, adamod__last_message());
         return false;
     }
     r->call = (nn_call){.attributes = r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};

@@ -24,7 +24,7 @@ typedef struct opcheck_input {
     double mean, scale; /* of the random numbers; scale 0 means 1 */
     double step;        /* they are multiples of it; 0: any */
     bool no_grad;       /* its gradient is never asked for; of i32 it never is */
-    int64_t gap;        /* its pixels, and its gradient's, are this many numbers further apart than they have channels */
+    int64_t gap; /* its pixels, and its gradient's, are this many numbers further apart than they have channels */
 } opcheck_input;
 
 #define OPCHECK_ROWS(symbol, rows_, cols_)                                                                             \
@@ -119,7 +119,7 @@ float opcheck_to_bf16(float x);
 /* Numbers of an array's memory, those between its pixels included. */
 int64_t opcheck_numbers(const nn_array *a);
 
-/* NULL, or what the shape rule says is wrong with the inputs; message has room for size. */
-const char *opcheck_shape(const opcheck *o, char *message, size_t size);
+/* NULL, or what the shape rule says is wrong with the inputs. */
+const char *opcheck_shape(const opcheck *o);
 
 #endif

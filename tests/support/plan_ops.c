@@ -1,18 +1,19 @@
 /* See plan_ops.h. */
 #include "plan_ops.h"
+#include "core/error.h"
 #include "nn/graph.h"
 
 #include <string.h>
 
 /* ---- two ways ---- */
 
-static const char *two_ways_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    (void)message, (void)size;
-    if (in[0].ndim != 2 || in[1].ndim != 1 || in[0].dim[1] != in[1].dim[0]) return "w must have the columns of x";
+static int two_ways_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim != 2 || in[1].ndim != 1 || in[0].dim[1] != in[1].dim[0])
+        return adamod__refuse("w must have the columns of x");
     out[0] = out[1] = in[0];
     out[2] = in[1];
     node->backward_needs = 1u << 0 | 1u << 1;
-    return NULL;
+    return 0;
 }
 
 static void two_ways_forward(const nn_call *c) {
@@ -64,12 +65,13 @@ nn_value plan_two_ways(nn_graph *g, nn_value x, nn_value w) {
 
 /* ---- center ---- */
 
-static const char *center_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    (void)node, (void)message, (void)size;
-    if (in[0].ndim < 2 || in[1].ndim != 1 || nn_columns(&in[0]) != in[1].dim[0]) return "one mean for each column";
+static int center_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    (void)node;
+    if (in[0].ndim < 2 || in[1].ndim != 1 || nn_columns(&in[0]) != in[1].dim[0])
+        return adamod__refuse("one mean for each column");
     out[0] = in[0];
     out[1] = in[1];
-    return NULL;
+    return 0;
 }
 
 /* On a device the rows of the batch are in its memory. */
@@ -119,10 +121,10 @@ nn_value plan_center(nn_graph *g, nn_value x, nn_value running) {
 
 /* ---- probe ---- */
 
-static const char *probe_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    (void)node, (void)message, (void)size;
+static int probe_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    (void)node;
     out[0] = in[0];
-    return NULL;
+    return 0;
 }
 
 static void probe_forward(const nn_call *c) {

@@ -1,4 +1,5 @@
 /* Graphs: the parts of a computation that do not depend on how it is run. */
+#include "core/error.h"
 #include "nn/graph.h"
 
 #include <stdarg.h>
@@ -8,14 +9,6 @@
 
 bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
     return a->rows == b->rows && a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) == 0;
-}
-
-const char *nn_wrong(char *message, size_t size, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, size, format, arguments);
-    va_end(arguments);
-    return message;
 }
 
 nn_value nn_mistake(nn_graph *g, const char *format, ...) {
@@ -220,17 +213,17 @@ void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t s
     snprintf(out + used, size - used, "]");
 }
 
-/* NULL, or which input is not of the type that the op reads. */
-static const char *nn_wrong_type(const nn_graph *g, const nn_node *node, char *message, size_t size) {
+/* Fails, naming the input, if one is not of the type that the op reads. */
+static int nn_check_types(const nn_graph *g, const nn_node *node) {
     static const char *const names[] = {[NN_F32] = "f32", [NN_I32] = "i32", [NN_U8] = "u8"};
     const nn_op *op = node->op;
     for (int i = 0; i < node->n_inputs; i++) {
         const nn_type wanted = op->indices >> i & 1 ? NN_I32 : op->bytes >> i & 1 ? NN_U8 : NN_F32;
         if (node->input[i] < 0 || g->values[node->input[i]].type == wanted) continue;
-        return nn_wrong(message, size, "%s is %s, expected %s", op->inputs[i], names[g->values[node->input[i]].type],
-                        names[wanted]);
+        return adamod__refuse("%s is %s, expected %s", op->inputs[i], names[g->values[node->input[i]].type],
+                              names[wanted]);
     }
-    return NULL;
+    return 0;
 }
 
 nn_value nn_memory_of(const nn_graph *g, nn_value v) {
@@ -240,18 +233,17 @@ nn_value nn_memory_of(const nn_graph *g, nn_value v) {
     return alias ? nn_memory_of(g, node->input[alias - 1]) : v;
 }
 
-/* NULL, or which output the op cannot write where it says. */
-static const char *nn_wrong_alias(const nn_graph *g, const nn_node *node, const nn_shape *outputs, char *message,
-                                  size_t size) {
+/* Fails, naming the input, if the op cannot write an output there. */
+static int nn_check_aliases(const nn_graph *g, const nn_node *node, const nn_shape *outputs) {
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
         const int k = node->op->aliases[i] - 1;
         if (k < 0 || !outputs[i].ndim) continue;
         const nn_value v = node->input[k] < 0 ? -1 : nn_memory_of(g, node->input[k]);
         const nn_source source = v < 0 ? NN_FROM_NODE : g->values[v].source;
         if (source == NN_FROM_INPUT || source == NN_FROM_PERSISTENT) continue;
-        return nn_wrong(message, size, "%s is written, so it must be a state", node->op->inputs[k]);
+        return adamod__refuse("%s is written, so it must be a state", node->op->inputs[k]);
     }
-    return NULL;
+    return 0;
 }
 
 /* Values of all outputs; false without memory. */
@@ -304,11 +296,8 @@ nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs
         shapes[i] = g->values[inputs[i]].shape;
         has_grad = has_grad || g->values[inputs[i]].has_grad;
     }
-    char message[160] = "";
-    const char *wrong = nn_wrong_type(g, &node, message, sizeof message);
-    if (!wrong) wrong = op->shape(&node, shapes, outputs, message, sizeof message);
-    if (!wrong) wrong = nn_wrong_alias(g, &node, outputs, message, sizeof message);
-    if (wrong) return nn_mistake(g, "%s%s: %s", g->scope, op->name, wrong);
+    if (nn_check_types(g, &node) || op->shape(&node, shapes, outputs) || nn_check_aliases(g, &node, outputs))
+        return nn_mistake(g, "%s%s: %s", g->scope, op->name, adamod__last_message());
     if (!nn_grow((void **)&g->nodes, g->n_nodes, &g->nodes_capacity, sizeof *g->nodes))
         return nn_mistake(g, "out of memory");
     void *kept = malloc(op->attributes_size + 1);

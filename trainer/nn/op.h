@@ -42,8 +42,8 @@ struct nn_op {
     unsigned bytes;                    /* bit i: input i is u8 */
     size_t attributes_size;            /* bytes of a node's attributes */
     /* Fills outputs from the inputs' shapes (all have ndim 0 before; an output with ndim 0 is not there), and the node.
-     * Returns NULL, or a message ("x has 3 columns, W wants 4"), perhaps in the caller's buffer. */
-    const char *(*shape)(nn_node *node, const nn_shape *inputs, nn_shape *outputs, char *message, size_t size);
+     * Fails with a message that names inputs, not the op: "x has 3 columns, W wants 4". */
+    int (*shape)(nn_node *node, const nn_shape *inputs, nn_shape *outputs);
     unsigned biases; /* bit i: a parameter that is input i is a bias */
     unsigned norms;  /* bit i: a parameter that is input i is the gain or shift of a norm, or stands in for one */
     nn_kernels ref;
@@ -87,8 +87,6 @@ NN_OPS(NN_OP_DECLARE)
 nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const void *attributes);
 /* Whether both have the same rows, symbol or number, and the same other dimensions. */
 bool nn_same_shape(const nn_shape *a, const nn_shape *b);
-/* A shape rule's message, printed into its buffer, which is returned. */
-const char *nn_wrong(char *message, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Keeps the first mistake. Returns -1. */
 nn_value nn_mistake(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

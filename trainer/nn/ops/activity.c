@@ -4,22 +4,22 @@
  * t * batch + b is time step t of sequence b.
  *
  * Inputs: loss, x, z. Attributes: size, change, batch. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
 #include <string.h>
 
-static const char *activity_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    (void)message, (void)size;
-    if (in[0].ndim != 2 || in[0].rows || in[0].dim[0] != 1) return "loss must be a row of numbers";
-    if (in[1].ndim != 2) return "x must be a matrix";
-    if (!nn_same_shape(&in[1], &in[2])) return "x and z must have one shape";
+static int activity_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim != 2 || in[0].rows || in[0].dim[0] != 1) return adamod__refuse("loss must be a row of numbers");
+    if (in[1].ndim != 2) return adamod__refuse("x must be a matrix");
+    if (!nn_same_shape(&in[1], &in[2])) return adamod__refuse("x and z must have one shape");
     if (!(NN_ATTR(activity, node)->size >= 0 && NN_ATTR(activity, node)->change >= 0))
-        return "factors must be 0 or more";
-    if (NN_ATTR(activity, node)->batch < 1) return "batch must be 1 or more";
+        return adamod__refuse("factors must be 0 or more");
+    if (NN_ATTR(activity, node)->batch < 1) return adamod__refuse("batch must be 1 or more");
     *out = in[0];
     node->backward_needs = 1u << 1 | 1u << 2;
-    return NULL;
+    return 0;
 }
 
 /* Factors of a square of x, and of a squared change of z. */

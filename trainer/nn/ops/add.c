@@ -1,14 +1,15 @@
 /* y = x + dropout(branch).
  *
  * Inputs: x, branch, of one shape. Attribute: dropout. */
+#include "core/error.h"
 #include "nn/ops/dropout.h"
 
-static const char *add_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int add_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0], *branch = &in[1];
-    if (x->ndim < 1) return "x is missing";
-    if (!nn_same_shape(x, branch)) return "x and branch must have one shape";
+    if (x->ndim < 1) return adamod__refuse("x is missing");
+    if (!nn_same_shape(x, branch)) return adamod__refuse("x and branch must have one shape");
     *out = *x;
-    return nn_dropout_wrong(node, message, size);
+    return nn_dropout_check(node);
 }
 
 static void add_forward(const nn_call *c) {

@@ -6,23 +6,23 @@
  * Inputs: x, branch or none, gamma, beta. Attributes: dropout, eps. Backward computes z again: it needs no memory of
  * its own then, and x is mostly needed by others too. saved has room for a row's mean and 1 / sqrt(variance + eps),
  * for backends that do not compute them twice. */
+#include "core/error.h"
 #include "nn/ops/dropout.h"
 
 #include <math.h>
 
 static bool is_vector_of(const nn_shape *s, int64_t n) { return s->ndim == 1 && !s->rows && s->dim[0] == n; }
 
-static const char *add_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int add_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0], *branch = &in[1];
-    if (x->ndim != 2 || x->dim[1] < 1) return "x must be a matrix";
-    if (node->input[1] >= 0 && !nn_same_shape(x, branch)) return "x and branch must have one shape";
+    if (x->ndim != 2 || x->dim[1] < 1) return adamod__refuse("x must be a matrix");
+    if (node->input[1] >= 0 && !nn_same_shape(x, branch)) return adamod__refuse("x and branch must have one shape");
     if (!is_vector_of(&in[2], x->dim[1]) || !is_vector_of(&in[3], x->dim[1]))
-        return nn_wrong(message, size, "gamma and beta must be vectors of %lld, the columns of x",
-                        (long long)x->dim[1]);
+        return adamod__refuse("gamma and beta must be vectors of %lld, the columns of x", (long long)x->dim[1]);
     *out = *x;
     node->saved = (nn_shape){.rows = x->rows, .ndim = 2, .dim = {x->dim[0], 2}};
     node->backward_needs = 1u << 0 | 1u << 1 | 1u << 2;
-    return nn_dropout_wrong(node, message, size);
+    return nn_dropout_check(node);
 }
 
 static double sum_input(const nn_call *c, int64_t i) {

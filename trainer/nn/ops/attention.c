@@ -4,41 +4,42 @@
  * Inputs: q or [q | k | v], [k | v] or none, ranges of the queries, ranges of the keys. Attributes: heads, kv_heads, causal,
  * dropout. Rows in no range have output and gradient 0. Ranges of queries do not overlap; ranges of keys may (several
  * hypotheses of one source), but not in a backward pass of a backend other than ref. */
+#include "core/error.h"
 #include "nn/ops/attention.h"
 #include "nn/op.h"
 
 #include <string.h>
 
-static const char *attention_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int attention_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *q = &in[ATTENTION_Q], *kv = &in[ATTENTION_KV];
     const bool packed = node->input[ATTENTION_KV] < 0;
     const int heads = NN_ATTR(attention, node)->heads, kv_heads = nn_attention_kv_heads(NN_ATTR(attention, node));
     if (heads < 1 || kv_heads < 1 || heads % kv_heads)
-        return nn_wrong(message, size, "%d heads of keys and values do not divide %d heads", kv_heads, heads);
+        return adamod__refuse("%d heads of keys and values do not divide %d heads", kv_heads, heads);
     const int group = heads / kv_heads;
-    if (q->ndim != 2 || (!packed && kv->ndim != 2)) return "q and kv must be matrices";
+    if (q->ndim != 2 || (!packed && kv->ndim != 2)) return adamod__refuse("q and kv must be matrices");
     if (packed && q->dim[1] % (group + 2))
-        return nn_wrong(message, size, "q has %lld columns, not %d equal parts, and there is no kv",
-                        (long long)q->dim[1], group + 2);
+        return adamod__refuse("q has %lld columns, not %d equal parts, and there is no kv", (long long)q->dim[1],
+                              group + 2);
     const int64_t d_k = packed ? q->dim[1] / (group + 2) : kv->dim[1] / 2, d = group * d_k;
     /* Beside a cache, q may still be [q | k | v]; then there is no gradient. */
     if (!packed && (kv->dim[1] != 2 * d_k || (q->dim[1] != d && q->dim[1] != d + 2 * d_k)))
-        return nn_wrong(message, size, "kv has %lld columns, q wants %lld", (long long)kv->dim[1],
-                        2LL * q->dim[1] / group);
-    if (d < 1 || d % heads)
-        return nn_wrong(message, size, "%lld columns do not divide into %d heads", (long long)d, heads);
+        return adamod__refuse("kv has %lld columns, q wants %lld", (long long)kv->dim[1], 2LL * q->dim[1] / group);
+    if (d < 1 || d % heads) return adamod__refuse("%lld columns do not divide into %d heads", (long long)d, heads);
     const nn_shape *a = &in[ATTENTION_Q_RANGES], *b = &in[ATTENTION_K_RANGES];
-    if (a->ndim != 2 || a->dim[1] != 2 || b->ndim != 2 || b->dim[1] != 2) return "ranges must be [sequences, 2]";
-    if (a->rows != b->rows || a->dim[0] != b->dim[0]) return "there are not as many ranges of keys as of queries";
+    if (a->ndim != 2 || a->dim[1] != 2 || b->ndim != 2 || b->dim[1] != 2)
+        return adamod__refuse("ranges must be [sequences, 2]");
+    if (a->rows != b->rows || a->dim[0] != b->dim[0])
+        return adamod__refuse("there are not as many ranges of keys as of queries");
     if (!(NN_ATTR(attention, node)->dropout >= 0 && NN_ATTR(attention, node)->dropout < 1))
-        return "dropout must be in [0, 1)";
+        return adamod__refuse("dropout must be in [0, 1)");
     *out = *q;
     out->dim[1] = d;
     node->saved = *q;
     node->saved.dim[1] = 2 * heads;
     node->backward_needs =
         1u << ATTENTION_Q | 1u << ATTENTION_KV | 1u << ATTENTION_Q_RANGES | 1u << ATTENTION_K_RANGES | NN_NEEDS_OUTPUT;
-    return NULL;
+    return 0;
 }
 
 /* One query's row of scores, and its weights. */

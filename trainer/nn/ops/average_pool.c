@@ -1,20 +1,21 @@
 /* y = the mean of each size x size window; dx = dy / size^2.
  *
  * Input: x [rows, height, width, channels]. Attribute: size, which divides height and width. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
-static const char *average_pool_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int average_pool_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0];
     const int window = NN_ATTR(average_pool, node)->size;
-    if (x->ndim != 4) return "x must be images";
+    if (x->ndim != 4) return adamod__refuse("x must be images");
     if (window < 1 || x->dim[1] % window || x->dim[2] % window)
-        return nn_wrong(message, size, "windows of %d x %d do not divide images of %lld x %lld", window, window,
-                        (long long)x->dim[1], (long long)x->dim[2]);
+        return adamod__refuse("windows of %d x %d do not divide images of %lld x %lld", window, window,
+                              (long long)x->dim[1], (long long)x->dim[2]);
     *out = *x;
     out->dim[1] /= window;
     out->dim[2] /= window;
-    return NULL;
+    return 0;
 }
 
 /* The first pixel of an output pixel's window. */

@@ -5,27 +5,28 @@
  *
  * Inputs: x, residual or none, gamma, beta, mean, variance. Outputs: y, and mean and variance as this run leaves them.
  * Attributes: eps, momentum, activation, synced. saved is [2, channels]: m, then scale. relu's gradient follows from y. */
+#include "core/error.h"
 #include "nn/graph.h"
 #include "nn/ops/attributes.h"
 #include "nn/op.h"
 
 #include <math.h>
 
-static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0], *residual = &in[1];
     const nn_batch_norm_attributes *a = node->attributes;
-    if (x->ndim != 2 && x->ndim != 4) return "x must be images or a matrix";
+    if (x->ndim != 2 && x->ndim != 4) return adamod__refuse("x must be images or a matrix");
     const int64_t channels = x->dim[x->ndim - 1];
-    if (node->input[1] >= 0 && !nn_same_shape(x, residual)) return "x and residual must have one shape";
+    if (node->input[1] >= 0 && !nn_same_shape(x, residual)) return adamod__refuse("x and residual must have one shape");
     for (int i = 2; i < 6; i++) {
         if (in[i].ndim == 1 && !in[i].rows && in[i].dim[0] == channels) continue;
-        return nn_wrong(message, size, "%s must be a vector of %lld, the channels of x", node->op->inputs[i],
-                        (long long)channels);
+        return adamod__refuse("%s must be a vector of %lld, the channels of x", node->op->inputs[i],
+                              (long long)channels);
     }
-    if (a->activation != NN_LINEAR && a->activation != NN_RELU) return "the activation must be linear or relu";
+    if (a->activation != NN_LINEAR && a->activation != NN_RELU)
+        return adamod__refuse("the activation must be linear or relu");
     if (!(a->eps > 0) || !(a->momentum >= 0 && a->momentum <= 1))
-        return nn_wrong(message, size, "eps %g and momentum %g, expected eps > 0 and 0 <= momentum <= 1", a->eps,
-                        a->momentum);
+        return adamod__refuse("eps %g and momentum %g, expected eps > 0 and 0 <= momentum <= 1", a->eps, a->momentum);
     out[0] = *x;
     out[1] = in[4];
     out[2] = in[5];
@@ -34,7 +35,7 @@ static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape 
     node->saved = (nn_shape){.ndim = 2, .dim = {2, channels}};
     node->backward_needs = 1u << 0 | 1u << 2;
     if (a->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT | 1u << 3; /* or computes z again */
-    return NULL;
+    return 0;
 }
 
 /* The batch's mean and variance of a channel go to saved as mean and scale, and into the running ones. */

@@ -3,6 +3,7 @@
  * Inputs: best [hypotheses, 2 n] of nn_best, search [sentences, nn_beam_words], ids and positions [hypotheses], paths
  * [hypotheses, max_length]; sentence i has the hypotheses i beam .. (i + 1) beam - 1. Output 0, [sentences, 1], is 1 for
  * those whose search goes on. Attributes: nn_beam_options. */
+#include "core/error.h"
 #include "nn/ops/beam.h"
 #include "nn/ops/attributes.h"
 #include "nn/op.h"
@@ -10,24 +11,25 @@
 #include <assert.h>
 #include <string.h>
 
-static const char *beam_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int beam_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_beam_options *o = NN_ATTR(beam, node);
     const nn_shape *best = &in[BEAM_BEST], *search = &in[BEAM_SEARCH], *paths = &in[BEAM_PATHS];
     const int64_t hypotheses = best->dim[0];
-    if (o->beam < 1 || o->beam > NN_MOST_BEAM || o->max_length < 1) return "the beam or the length is out of range";
+    if (o->beam < 1 || o->beam > NN_MOST_BEAM || o->max_length < 1)
+        return adamod__refuse("the beam or the length is out of range");
     if (search->ndim != 2 || search->dim[1] != nn_beam_words(o))
-        return nn_wrong(message, size, "search has %lld columns, expected %lld", (long long)search->dim[1],
-                        (long long)nn_beam_words(o));
+        return adamod__refuse("search has %lld columns, expected %lld", (long long)search->dim[1],
+                              (long long)nn_beam_words(o));
     if (best->ndim != 2 || best->dim[1] % 2 || paths->ndim != 2 || paths->dim[1] != o->max_length)
-        return "best must be pairs, and paths as long as an output";
+        return adamod__refuse("best must be pairs, and paths as long as an output");
     if (in[BEAM_IDS].ndim != 1 || in[BEAM_POSITIONS].ndim != 1 || in[BEAM_IDS].dim[0] != hypotheses ||
         in[BEAM_POSITIONS].dim[0] != hypotheses || paths->dim[0] != hypotheses ||
         search->dim[0] * o->beam != hypotheses)
-        return "there are not as many hypotheses in all inputs";
+        return adamod__refuse("there are not as many hypotheses in all inputs");
     out[0] = *search;
     out[0].dim[1] = 1;
     for (int k = BEAM_SEARCH; k <= BEAM_PATHS; k++) out[k] = in[k];
-    return NULL;
+    return 0;
 }
 
 static void step_sentence(const nn_call *c, int64_t i) {

@@ -1,19 +1,20 @@
 /* The n largest of y_v = x_v - log sum_w exp(x_w) in each row, in order, and their columns; forward only. The output
  * is [rows, 2 n]: values, then columns as f32. Among equals the lower column comes first. Attribute: n. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
 #include <math.h>
 
-static const char *best_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int best_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const int n = NN_ATTR(best, node)->n;
-    if (in[0].ndim != 2) return "x must be a matrix";
+    if (in[0].ndim != 2) return adamod__refuse("x must be a matrix");
     if (n < 1 || n > in[0].dim[1])
-        return nn_wrong(message, size, "the best %d of %lld columns are asked for", n, (long long)in[0].dim[1]);
-    if (in[0].dim[1] > 1 << 24) return "columns beyond 2^24 are no numbers of f32";
+        return adamod__refuse("the best %d of %lld columns are asked for", n, (long long)in[0].dim[1]);
+    if (in[0].dim[1] > 1 << 24) return adamod__refuse("columns beyond 2^24 are no numbers of f32");
     *out = in[0];
     out->dim[1] = 2 * n;
-    return NULL;
+    return 0;
 }
 
 static void best_forward(const nn_call *c) {

@@ -2,20 +2,21 @@
  * already; the others are copied.
  *
  * Inputs: a, b, with the same shape except for the last dimension. */
+#include "core/error.h"
 #include "nn/op.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const char *concat_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int concat_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *a = &in[0], *b = &in[1];
-    (void)node, (void)message, (void)size;
-    if (a->ndim < 2) return "a must be a matrix or images";
+    (void)node;
+    if (a->ndim < 2) return adamod__refuse("a must be a matrix or images");
     if (a->rows != b->rows || a->ndim != b->ndim || memcmp(a->dim, b->dim, (size_t)(a->ndim - 1) * sizeof *a->dim) != 0)
-        return "a and b must be alike but in their last dimension";
+        return adamod__refuse("a and b must be alike but in their last dimension");
     *out = *a;
     out->dim[a->ndim - 1] += b->dim[b->ndim - 1];
-    return NULL;
+    return 0;
 }
 
 static void concat_forward(const nn_call *c) {

@@ -2,29 +2,30 @@
  * gradient of y, dx and dw are the sums of g w and of g x over the same products.
  *
  * Inputs: x [rows, height, width, in], W [out, size, size, in]. Attributes: stride, padding. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
-static const char *convolution_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int convolution_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0], *w = &in[1];
     const nn_convolution_attributes *a = node->attributes;
-    if (x->ndim != 4) return "x must be images";
-    if (w->ndim != 4 || w->rows || w->dim[1] != w->dim[2]) return "W must be [out, size, size, in], of fixed size";
+    if (x->ndim != 4) return adamod__refuse("x must be images");
+    if (w->ndim != 4 || w->rows || w->dim[1] != w->dim[2])
+        return adamod__refuse("W must be [out, size, size, in], of fixed size");
     if (x->dim[3] != w->dim[3])
-        return nn_wrong(message, size, "x has %lld channels, W wants %lld", (long long)x->dim[3], (long long)w->dim[3]);
+        return adamod__refuse("x has %lld channels, W wants %lld", (long long)x->dim[3], (long long)w->dim[3]);
     if (a->stride < 1 || a->padding < 0 || a->padding >= w->dim[1])
-        return nn_wrong(message, size,
-                        "stride %d and padding %d, expected a stride of 1 or more, and a padding from 0 to %lld",
-                        a->stride, a->padding, (long long)w->dim[1] - 1);
+        return adamod__refuse("stride %d and padding %d, expected a stride of 1 or more, and a padding from 0 to %lld",
+                              a->stride, a->padding, (long long)w->dim[1] - 1);
     const int64_t height = x->dim[1] + 2 * a->padding - w->dim[1], width = x->dim[2] + 2 * a->padding - w->dim[2];
     if (height < 0 || width < 0)
-        return nn_wrong(message, size, "x is %lld x %lld with a padding of %d, smaller than the kernel of %lld x %lld",
-                        (long long)x->dim[1], (long long)x->dim[2], a->padding, (long long)w->dim[1],
-                        (long long)w->dim[2]);
+        return adamod__refuse("x is %lld x %lld with a padding of %d, smaller than the kernel of %lld x %lld",
+                              (long long)x->dim[1], (long long)x->dim[2], a->padding, (long long)w->dim[1],
+                              (long long)w->dim[2]);
     *out = (nn_shape){
         .rows = x->rows, .ndim = 4, .dim = {x->dim[0], height / a->stride + 1, width / a->stride + 1, w->dim[0]}};
     node->backward_needs = 1u << 0 | 1u << 1;
-    return NULL;
+    return 0;
 }
 
 static double convolution_flops(const nn_node *node, const nn_shape *in) {

@@ -3,23 +3,24 @@
  * Output: that, the sum of nll, rows whose first largest logit is the target, rows counted. Saved: lse, [rows].
  *
  * Inputs: logits, targets. Attribute: smoothing. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
 #include <math.h>
 
-static const char *cross_entropy_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    if (in[0].ndim != 2 || in[0].dim[1] < 1) return "logits must be a matrix";
-    if (in[1].ndim != 1) return "targets must be a vector";
+static int cross_entropy_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim != 2 || in[0].dim[1] < 1) return adamod__refuse("logits must be a matrix");
+    if (in[1].ndim != 1) return adamod__refuse("targets must be a vector");
     if (in[0].rows != in[1].rows || in[0].dim[0] != in[1].dim[0])
-        return nn_wrong(message, size, "logits have %lld rows, but there are %lld targets, or of another symbol",
-                        (long long)in[0].dim[0], (long long)in[1].dim[0]);
+        return adamod__refuse("logits have %lld rows, but there are %lld targets, or of another symbol",
+                              (long long)in[0].dim[0], (long long)in[1].dim[0]);
     if (!(NN_ATTR(cross_entropy, node)->smoothing >= 0 && NN_ATTR(cross_entropy, node)->smoothing < 1))
-        return "smoothing must be in [0, 1)";
+        return adamod__refuse("smoothing must be in [0, 1)");
     *out = (nn_shape){.ndim = 2, .dim = {1, 4}};
     node->saved = (nn_shape){.rows = in[0].rows, .ndim = 1, .dim = {in[0].dim[0]}};
     node->backward_needs = 3;
-    return NULL;
+    return 0;
 }
 
 /* Adds one row's numbers to sums; returns its log-sum-exp. */

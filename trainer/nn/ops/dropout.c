@@ -2,12 +2,13 @@
  * (random.h), so backward draws them again.
  *
  * Input: x. Attribute: dropout, the p. */
+#include "core/error.h"
 #include "nn/ops/dropout.h"
 
-static const char *dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    if (in[0].ndim < 1) return "x is missing";
+static int dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim < 1) return adamod__refuse("x is missing");
     *out = in[0];
-    return nn_dropout_wrong(node, message, size);
+    return nn_dropout_check(node);
 }
 
 static void dropout_forward(const nn_call *c) {

@@ -2,15 +2,16 @@
 #ifndef ADAMOD_NN_OPS_DROPOUT_H
 #define ADAMOD_NN_OPS_DROPOUT_H
 
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 #include "support/random.h"
 
-/* NULL, or a message that p is out of range. */
-static inline const char *nn_dropout_wrong(const nn_node *node, char *message, size_t size) {
+/* Fails if p is out of range. */
+static inline int nn_dropout_check(const nn_node *node) {
     const double p = nn_dropout_of(node->attributes);
-    if (p >= 0 && p < 1) return NULL;
-    return nn_wrong(message, size, "dropout is %g, expected 0 <= p < 1", p);
+    if (p >= 0 && p < 1) return 0;
+    return adamod__refuse("dropout is %g, expected 0 <= p < 1", p);
 }
 
 /* The factor of element i of the dropped array. */

@@ -3,23 +3,24 @@
  * the last of an odd number of columns is 0.
  *
  * Inputs: ids, positions or none, table. Attribute: scale. The caller sees to it that ids are rows of the table. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
 #include <assert.h>
 #include <math.h>
 
-static const char *embedding_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int embedding_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *ids = &in[0], *positions = &in[1], *table = &in[2];
-    if (ids->ndim != 1) return "ids must be a vector";
-    if (table->ndim != 2) return "the table must be a matrix";
+    if (ids->ndim != 1) return adamod__refuse("ids must be a vector");
+    if (table->ndim != 2) return adamod__refuse("the table must be a matrix");
     if (node->input[1] >= 0 &&
         (positions->ndim != 1 || positions->rows != ids->rows || positions->dim[0] != ids->dim[0]))
-        return nn_wrong(message, size, "there are %lld positions for %lld ids, or of another symbol",
-                        (long long)positions->dim[0], (long long)ids->dim[0]);
+        return adamod__refuse("there are %lld positions for %lld ids, or of another symbol",
+                              (long long)positions->dim[0], (long long)ids->dim[0]);
     *out = (nn_shape){.rows = ids->rows, .ndim = 2, .dim = {ids->dim[0], table->dim[1]}};
     node->backward_needs = 1;
-    return NULL;
+    return 0;
 }
 
 static double sinusoid(int32_t position, int64_t column, int64_t d) {

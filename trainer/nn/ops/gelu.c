@@ -3,16 +3,16 @@
  *     dx = dy ((1 + t) / 2 + x / 2 (1 - t^2) a (1 + 3 c x^2))
  *
  * Input: x, of any shape. */
+#include "core/error.h"
 #include "nn/op.h"
 
 #include <math.h>
 
-static const char *gelu_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    (void)message, (void)size;
-    if (in[0].ndim < 1) return "x is missing";
+static int gelu_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim < 1) return adamod__refuse("x is missing");
     *out = in[0];
     node->backward_needs = 1u << 0;
-    return NULL;
+    return 0;
 }
 
 static const double A = 0.7978845608028654, C = 0.044715;

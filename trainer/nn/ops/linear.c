@@ -3,26 +3,26 @@
  *
  * Inputs: x [rows, in], W [out, in], b [out] or none. Attribute: activation. relu's gradient follows from y; gelu's
  * needs z, which forward saves. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
 #include <math.h>
 
-static const char *linear_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int linear_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0], *w = &in[1], *b = &in[2];
-    if (x->ndim < 2) return "x must be a matrix";
-    if (w->ndim != 2 || w->rows) return "W must be a matrix of fixed size";
+    if (x->ndim < 2) return adamod__refuse("x must be a matrix");
+    if (w->ndim != 2 || w->rows) return adamod__refuse("W must be a matrix of fixed size");
     if (nn_columns(x) != w->dim[1])
-        return nn_wrong(message, size, "x has %lld columns, W wants %lld", (long long)nn_columns(x),
-                        (long long)w->dim[1]);
+        return adamod__refuse("x has %lld columns, W wants %lld", (long long)nn_columns(x), (long long)w->dim[1]);
     if (node->input[2] >= 0 && (b->ndim != 1 || b->rows || b->dim[0] != w->dim[0]))
-        return nn_wrong(message, size, "b must be a vector of %lld, as many as W has rows", (long long)w->dim[0]);
+        return adamod__refuse("b must be a vector of %lld, as many as W has rows", (long long)w->dim[0]);
     *out = (nn_shape){.rows = x->rows, .ndim = 2, .dim = {x->dim[0], w->dim[0]}};
     node->backward_needs = 1u << 0 | 1u << 1;
     if (NN_ATTR(linear, node)->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
     if (NN_ATTR(linear, node)->activation == NN_GELU) node->saved = *out;
     if (NN_ATTR(linear, node)->activation == NN_LINEAR && node->input[2] >= 0) node->bias = 2;
-    return NULL;
+    return 0;
 }
 
 static double linear_flops(const nn_node *node, const nn_shape *in) {

@@ -4,32 +4,32 @@
  *     dx = g W,   dW = g^T x,   db = the sum of g's rows.
  *
  * Inputs: x [rows, in], W [words, in], b [words] or none, targets. Attributes: smoothing, z. Saved: lse, [rows]. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/linear_cross_entropy.h"
 
 #include <math.h>
 #include <string.h>
 
-static const char *linear_cross_entropy_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message,
-                                              size_t size) {
+static int linear_cross_entropy_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[LCE_X], *w = &in[LCE_W], *b = &in[LCE_B], *targets = &in[LCE_TARGETS];
     const nn_linear_cross_entropy_attributes *a = NN_ATTR(linear_cross_entropy, node);
-    if (x->ndim != 2) return "x must be a matrix";
-    if (w->ndim != 2 || w->rows || w->dim[0] < 1) return "W must be a matrix of fixed size";
+    if (x->ndim != 2) return adamod__refuse("x must be a matrix");
+    if (w->ndim != 2 || w->rows || w->dim[0] < 1) return adamod__refuse("W must be a matrix of fixed size");
     if (x->dim[1] != w->dim[1])
-        return nn_wrong(message, size, "x has %lld columns, W wants %lld", (long long)x->dim[1], (long long)w->dim[1]);
+        return adamod__refuse("x has %lld columns, W wants %lld", (long long)x->dim[1], (long long)w->dim[1]);
     if (node->input[LCE_B] >= 0 && (b->ndim != 1 || b->rows || b->dim[0] != w->dim[0]))
-        return nn_wrong(message, size, "b must be a vector of %lld, as many as W has rows", (long long)w->dim[0]);
-    if (targets->ndim != 1) return "targets must be a vector";
+        return adamod__refuse("b must be a vector of %lld, as many as W has rows", (long long)w->dim[0]);
+    if (targets->ndim != 1) return adamod__refuse("targets must be a vector");
     if (x->rows != targets->rows || x->dim[0] != targets->dim[0])
-        return nn_wrong(message, size, "x has %lld rows, but there are %lld targets, or of another symbol",
-                        (long long)x->dim[0], (long long)targets->dim[0]);
-    if (!(a->smoothing >= 0 && a->smoothing < 1)) return "smoothing must be in [0, 1)";
-    if (!(a->z >= 0)) return "z must be 0 or more";
+        return adamod__refuse("x has %lld rows, but there are %lld targets, or of another symbol", (long long)x->dim[0],
+                              (long long)targets->dim[0]);
+    if (!(a->smoothing >= 0 && a->smoothing < 1)) return adamod__refuse("smoothing must be in [0, 1)");
+    if (!(a->z >= 0)) return adamod__refuse("z must be 0 or more");
     *out = (nn_shape){.ndim = 2, .dim = {1, 4}};
     node->saved = (nn_shape){.rows = x->rows, .ndim = 1, .dim = {x->dim[0]}};
     node->backward_needs = 1u << LCE_X | 1u << LCE_W | 1u << LCE_B | 1u << LCE_TARGETS;
-    return NULL;
+    return 0;
 }
 
 static double linear_cross_entropy_flops(const nn_node *node, const nn_shape *in) {

@@ -2,13 +2,14 @@
  * element e of it is dropped with element b * columns + e of the stream.
  *
  * Input: x. Attributes: dropout, batch. */
+#include "core/error.h"
 #include "nn/ops/dropout.h"
 
-static const char *locked_dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    if (in[0].ndim != 2) return "x must be a matrix";
-    if (NN_ATTR(locked_dropout, node)->batch < 1) return "batch must be 1 or more";
+static int locked_dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim != 2) return adamod__refuse("x must be a matrix");
+    if (NN_ATTR(locked_dropout, node)->batch < 1) return adamod__refuse("batch must be 1 or more");
     *out = in[0];
-    return nn_dropout_wrong(node, message, size);
+    return nn_dropout_check(node);
 }
 
 static void locked_dropout_run(const nn_call *c, const float *x, float *y, bool add) {

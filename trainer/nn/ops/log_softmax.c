@@ -1,13 +1,14 @@
 /* y_v = x_v - log sum_w exp(x_w) in each row; forward only. */
+#include "core/error.h"
 #include "nn/op.h"
 
 #include <math.h>
 
-static const char *log_softmax_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    (void)node, (void)message, (void)size;
-    if (in[0].ndim != 2 || in[0].dim[1] < 1) return "x must be a matrix";
+static int log_softmax_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    (void)node;
+    if (in[0].ndim != 2 || in[0].dim[1] < 1) return adamod__refuse("x must be a matrix");
     *out = in[0];
-    return NULL;
+    return 0;
 }
 
 static void log_softmax_forward(const nn_call *c) {

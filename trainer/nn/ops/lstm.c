@@ -5,17 +5,18 @@
  * Backward stops at the state that the run began with.
  *
  * Inputs: see lstm_view.h. Outputs: y, and the state after the last step. Attribute: dropout. */
+#include "core/error.h"
 #include "nn/ops/lstm_view.h"
 #include "nn/ops/dropout.h"
 
 #include <math.h>
 #include <string.h>
 
-static const char *lstm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int lstm_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[LSTM_X], *state = &in[LSTM_H];
-    if (x->ndim != 2) return "x must be a matrix";
+    if (x->ndim != 2) return adamod__refuse("x must be a matrix");
     if (state->ndim != 2 || state->rows || state->dim[0] < 1 || state->dim[1] < 1)
-        return "h must be a matrix of fixed size";
+        return adamod__refuse("h must be a matrix of fixed size");
     const int64_t h = state->dim[1];
     const nn_shape wanted[LSTM_INPUTS] = {[LSTM_W_IN] = {.ndim = 2, .dim = {4 * h, x->dim[1]}},
                                           [LSTM_W_STATE] = {.ndim = 2, .dim = {4 * h, h}},
@@ -27,14 +28,14 @@ static const char *lstm_shape(nn_node *node, const nn_shape *in, nn_shape *out, 
     for (int i = LSTM_W_IN; i < LSTM_INPUTS; i++) {
         const bool fixed = !in[i].rows || i == LSTM_CARRIED; /* an input has a symbol, of one row here */
         if (in[i].ndim == wanted[i].ndim && fixed && memcmp(in[i].dim, wanted[i].dim, sizeof in[i].dim) == 0) continue;
-        return nn_wrong(message, size, "%s has the wrong shape for x of %lld columns and %lld units",
-                        node->op->inputs[i], (long long)x->dim[1], (long long)h);
+        return adamod__refuse("%s has the wrong shape for x of %lld columns and %lld units", node->op->inputs[i],
+                              (long long)x->dim[1], (long long)h);
     }
     out[0] = (nn_shape){.rows = x->rows, .ndim = 2, .dim = {x->dim[0], h}};
     out[1] = out[2] = *state;
     node->saved = (nn_shape){.ndim = 1, .dim = {5 * h * x->dim[0] + 2 * h * state->dim[0]}};
     node->backward_needs = 1u << LSTM_X | 1u << LSTM_W_IN | 1u << LSTM_W_STATE | NN_NEEDS_OUTPUT;
-    return nn_dropout_wrong(node, message, size);
+    return nn_dropout_check(node);
 }
 
 void nn_lstm_begin(const nn_call *c, const lstm_view *v) {

@@ -4,31 +4,31 @@
  *
  * Inputs: [q | k | v] [rows, d + 2 kv], cache [cache rows, 2 kv] = [k | v], paths [rows, length], positions [rows]. The
  * caller sees to it that paths lie within the cache, and that no two tokens have one row. Attributes: heads, kv_heads. */
+#include "core/error.h"
 #include "nn/ops/path_attention.h"
 #include "nn/op.h"
 
 #include <assert.h>
 #include <string.h>
 
-static const char *path_attention_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int path_attention_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *q = &in[PATH_Q], *cache = &in[PATH_CACHE], *paths = &in[PATH_PATHS], *at = &in[PATH_POSITIONS];
     const int heads = NN_ATTR(path_attention, node)->heads, kv_heads = NN_ATTR(path_attention, node)->kv_heads;
-    if (q->ndim != 2 || cache->ndim != 2) return "q must be [q | k | v], and cache a matrix";
+    if (q->ndim != 2 || cache->ndim != 2) return adamod__refuse("q must be [q | k | v], and cache a matrix");
     if (heads < 1 || kv_heads < 1 || heads % kv_heads)
-        return nn_wrong(message, size, "%d heads of keys and values do not divide %d of queries", kv_heads, heads);
+        return adamod__refuse("%d heads of keys and values do not divide %d of queries", kv_heads, heads);
     if (q->dim[1] % (heads + 2 * kv_heads))
-        return nn_wrong(message, size, "%lld columns do not divide into %d heads and twice %d", (long long)q->dim[1],
-                        heads, kv_heads);
+        return adamod__refuse("%lld columns do not divide into %d heads and twice %d", (long long)q->dim[1], heads,
+                              kv_heads);
     const int64_t of_head = q->dim[1] / (heads + 2 * kv_heads), wanted = of_head * kv_heads * 2;
     if (cache->dim[1] != wanted)
-        return nn_wrong(message, size, "cache has %lld columns, q wants %lld", (long long)cache->dim[1],
-                        (long long)wanted);
+        return adamod__refuse("cache has %lld columns, q wants %lld", (long long)cache->dim[1], (long long)wanted);
     if (paths->ndim != 2 || at->ndim != 1 || paths->dim[0] != q->dim[0] || at->dim[0] != q->dim[0])
-        return "there must be a path and a position for each row";
+        return adamod__refuse("there must be a path and a position for each row");
     out[0] = *q;
     out[0].dim[1] = heads * of_head;
     out[1] = *cache;
-    return NULL;
+    return 0;
 }
 
 static void attend(const nn_path_view *v, int64_t row, int64_t head, double *weights, float *out) {

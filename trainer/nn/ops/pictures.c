@@ -3,28 +3,29 @@
  *
  * Inputs: images u8 [n, height, width, 3], indices, draws. Attributes: nn_picture_options. The caller makes sure
  * that indices are pictures. These are the host's only kernels: a row is a task. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 #include "nn/ops/picture_window.h"
 
 #include <assert.h>
 
-static const char *pictures_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int pictures_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_picture_options *o = NN_ATTR(pictures, node);
     const nn_shape *images = &in[0], *indices = &in[1], *draws = &in[2];
-    if (images->ndim != 4 || images->dim[3] != 3) return "images must be [pictures, height, width, 3]";
-    if (indices->ndim != 1 || draws->ndim != 1) return "indices and draws must be vectors";
+    if (images->ndim != 4 || images->dim[3] != 3) return adamod__refuse("images must be [pictures, height, width, 3]");
+    if (indices->ndim != 1 || draws->ndim != 1) return adamod__refuse("indices and draws must be vectors");
     if (indices->rows != draws->rows || indices->dim[0] != draws->dim[0])
-        return "there are other numbers of indices and draws, or of another symbol";
+        return adamod__refuse("there are other numbers of indices and draws, or of another symbol");
     if (o->size < 1 || o->size > images->dim[1] || o->size > images->dim[2])
-        return nn_wrong(message, size, "size is %lld, expected 1 to what pictures of %lld x %lld have",
-                        (long long)o->size, (long long)images->dim[1], (long long)images->dim[2]);
-    if (o->padding < 0 || o->padding > 1024) return "padding must be 0 to 1024";
+        return adamod__refuse("size is %lld, expected 1 to what pictures of %lld x %lld have", (long long)o->size,
+                              (long long)images->dim[1], (long long)images->dim[2]);
+    if (o->padding < 0 || o->padding > 1024) return adamod__refuse("padding must be 0 to 1024");
     for (int k = 0; k < 3; k++) {
-        if (!(o->deviation[k] > 0)) return "deviations must be positive";
+        if (!(o->deviation[k] > 0)) return adamod__refuse("deviations must be positive");
     }
     *out = (nn_shape){.rows = indices->rows, .ndim = 4, .dim = {indices->dim[0], o->size, o->size, 3}};
-    return NULL;
+    return 0;
 }
 
 static void one_picture(void *context, int64_t i) {

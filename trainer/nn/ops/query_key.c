@@ -6,6 +6,7 @@
  *
  * Inputs: x, positions or none, q_gain [size] or none: q is not normalised, k_gain likewise. Attributes: heads, kv_heads,
  * base (0 or less: nothing is rotated), eps. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 #include "nn/ops/query_key.h"
@@ -13,32 +14,32 @@
 #include <math.h>
 #include <string.h>
 
-static const char *positions_wrong(const nn_shape *x, const nn_shape *positions, char *message, size_t size) {
-    if (positions->ndim < 1 || nn_columns(positions) != 1) return "positions must be a vector";
-    if (positions->rows == x->rows && positions->dim[0] == x->dim[0]) return NULL;
-    return nn_wrong(message, size, "there are %lld positions for %lld rows of x, or of another symbol",
-                    (long long)positions->dim[0], (long long)x->dim[0]);
+static int check_positions(const nn_shape *x, const nn_shape *positions) {
+    if (positions->ndim < 1 || nn_columns(positions) != 1) return adamod__refuse("positions must be a vector");
+    if (positions->rows == x->rows && positions->dim[0] == x->dim[0]) return 0;
+    return adamod__refuse("there are %lld positions for %lld rows of x, or of another symbol",
+                          (long long)positions->dim[0], (long long)x->dim[0]);
 }
 
-static const char *query_key_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int query_key_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[QUERY_KEY_X];
     const nn_query_key_attributes *a = NN_ATTR(query_key, node);
-    if (x->ndim != 2) return "x must be a matrix";
+    if (x->ndim != 2) return adamod__refuse("x must be a matrix");
     if (a->heads < 1 || a->kv_heads < 1 || x->dim[1] < 1 || x->dim[1] % (a->heads + 2 * a->kv_heads))
-        return nn_wrong(message, size, "%lld columns do not divide into %d heads of q, and %d of each k and v",
-                        (long long)x->dim[1], a->heads, a->kv_heads);
+        return adamod__refuse("%lld columns do not divide into %d heads of q, and %d of each k and v",
+                              (long long)x->dim[1], a->heads, a->kv_heads);
     const int64_t head = x->dim[1] / (a->heads + 2 * a->kv_heads);
     for (int k = QUERY_KEY_Q_GAIN; k <= QUERY_KEY_K_GAIN; k++) {
         if (node->input[k] >= 0 && (in[k].ndim != 1 || in[k].rows || in[k].dim[0] != head))
-            return nn_wrong(message, size, "%s must be a vector of %lld, the size of a head", node->op->inputs[k],
-                            (long long)head);
+            return adamod__refuse("%s must be a vector of %lld, the size of a head", node->op->inputs[k],
+                                  (long long)head);
     }
     if (a->base > 0 && head % 2)
-        return nn_wrong(message, size, "heads of %lld columns have no pairs to rotate", (long long)head);
-    if (a->base > 0 && node->input[QUERY_KEY_POSITIONS] < 0) return "rotation wants positions";
+        return adamod__refuse("heads of %lld columns have no pairs to rotate", (long long)head);
+    if (a->base > 0 && node->input[QUERY_KEY_POSITIONS] < 0) return adamod__refuse("rotation wants positions");
     *out = *x;
     for (int k = 0; k < 4; k++) node->backward_needs |= 1u << k;
-    return node->input[QUERY_KEY_POSITIONS] < 0 ? NULL : positions_wrong(x, &in[QUERY_KEY_POSITIONS], message, size);
+    return node->input[QUERY_KEY_POSITIONS] < 0 ? 0 : check_positions(x, &in[QUERY_KEY_POSITIONS]);
 }
 
 /* One head of one row. */

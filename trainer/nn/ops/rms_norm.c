@@ -3,20 +3,21 @@
  * means over columns, sums over rows.
  *
  * Inputs: x, gain. Attribute: eps. saved has room for each row's r, for backends that do not compute it twice. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
 #include <math.h>
 
-static const char *rms_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int rms_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0], *gain = &in[1];
-    if (x->ndim != 2 || x->dim[1] < 1) return "x must be a matrix";
+    if (x->ndim != 2 || x->dim[1] < 1) return adamod__refuse("x must be a matrix");
     if (gain->ndim != 1 || gain->rows || gain->dim[0] != x->dim[1])
-        return nn_wrong(message, size, "gain must be a vector of %lld, the columns of x", (long long)x->dim[1]);
+        return adamod__refuse("gain must be a vector of %lld, the columns of x", (long long)x->dim[1]);
     *out = *x;
     node->saved = (nn_shape){.rows = x->rows, .ndim = 1, .dim = {x->dim[0]}};
     node->backward_needs = 1u << 0 | 1u << 1;
-    return NULL;
+    return 0;
 }
 
 static double scale_of(const nn_call *c, const float *x, int64_t n) {

@@ -3,24 +3,24 @@
  *
  * Inputs: x, scale [1] or none: 1, shift [1] or none: 0, residual or none. Attribute: activation, linear or relu, whose
  * gradient follows from y. */
+#include "core/error.h"
 #include "nn/op.h"
 #include "nn/ops/attributes.h"
 
-static const char *scale_shift_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+static int scale_shift_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     const nn_shape *x = &in[0], *residual = &in[3];
     const nn_activation a = NN_ATTR(scale_shift, node)->activation;
-    (void)message, (void)size;
-    if (x->ndim < 1) return "x is missing";
+    if (x->ndim < 1) return adamod__refuse("x is missing");
     for (int i = 1; i < 3; i++) {
         if (node->input[i] >= 0 && (in[i].ndim != 1 || in[i].rows || in[i].dim[0] != 1))
-            return i == 1 ? "scale must be one number" : "shift must be one number";
+            return adamod__refuse("%s must be one number", node->op->inputs[i]);
     }
-    if (node->input[3] >= 0 && !nn_same_shape(x, residual)) return "x and residual must have one shape";
-    if (a != NN_LINEAR && a != NN_RELU) return "the activation must be linear or relu";
+    if (node->input[3] >= 0 && !nn_same_shape(x, residual)) return adamod__refuse("x and residual must have one shape");
+    if (a != NN_LINEAR && a != NN_RELU) return adamod__refuse("the activation must be linear or relu");
     *out = *x;
     if (node->input[1] >= 0) node->backward_needs = 1u << 0 | 1u << 1;
     if (a == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
-    return NULL;
+    return 0;
 }
 
 static void scale_shift_forward(const nn_call *c) {

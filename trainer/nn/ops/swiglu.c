@@ -2,18 +2,19 @@
  *     da = dy b s (1 + a (1 - s)),   db = dy a s
  *
  * Input: x, [rows, 2 n]. */
+#include "core/error.h"
 #include "nn/op.h"
 
 #include <math.h>
 
-static const char *swiglu_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    if (in[0].ndim != 2) return "x must be a matrix";
+static int swiglu_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim != 2) return adamod__refuse("x must be a matrix");
     if (in[0].dim[1] < 2 || in[0].dim[1] % 2)
-        return nn_wrong(message, size, "x has %lld columns, not two equal parts", (long long)in[0].dim[1]);
+        return adamod__refuse("x has %lld columns, not two equal parts", (long long)in[0].dim[1]);
     *out = in[0];
     out->dim[1] /= 2;
     node->backward_needs = 1u << 0;
-    return NULL;
+    return 0;
 }
 
 static void swiglu_forward(const nn_call *c) {

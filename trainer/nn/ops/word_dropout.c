@@ -2,15 +2,16 @@
  * dropped.
  *
  * Inputs: x, ids. Attribute: dropout. */
+#include "core/error.h"
 #include "nn/ops/dropout.h"
 
-static const char *word_dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
-    if (in[0].ndim != 2) return "x must be a matrix";
+static int word_dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
+    if (in[0].ndim != 2) return adamod__refuse("x must be a matrix");
     if (in[1].ndim != 1 || in[1].rows != in[0].rows || in[1].dim[0] != in[0].dim[0])
-        return "ids must be a vector of as many rows as x";
+        return adamod__refuse("ids must be a vector of as many rows as x");
     *out = in[0];
     node->backward_needs = 1u << 1;
-    return nn_dropout_wrong(node, message, size);
+    return nn_dropout_check(node);
 }
 
 static void word_dropout_run(const nn_call *c, const float *x, float *y, bool add) {
