@@ -1,25 +1,14 @@
 /* libFuzzer target: trainer/data/corpus.c and vocab.c, on the bytes of two aligned text files, or of a vocabulary.
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_bitext.c \
- *         trainer/data/{corpus,vocab,text,numbers}.c src/optim/file.c
- *
  * An input is three bytes of options, then the source, a byte 0xff, and the target.
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "data/corpus.h"
 #include "core/error.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
-
-static void check_message(const char *msg) { require(strlen(msg) > 3 && !strpbrk(msg, "\n\r\033")); }
+static void check_message(const char *msg) { require(strlen(msg) > 3 && is_line(msg)); }
 
 /* Every pair obeys the options, and every line is accounted for. */
 static void check_text(const corpus_text *text, const corpus_options *o) {

@@ -4,18 +4,11 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "data/bpe.h"
 #include "core/error.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 static text_slice take(text_slice *rest) {
     const char *end = rest->n ? memchr(rest->bytes, 0xff, rest->n) : NULL;

@@ -6,21 +6,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "fuzz.h"
 #include "core/error.h"
 #include "data/byte_bpe.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 static char folder[64];
 static void remove_folder(void) {
@@ -32,10 +20,8 @@ static void remove_folder(void) {
     rmdir(folder);
 }
 
-/* In memory if it can be: saving waits for the disk. */
 static void choose_folder(void) {
-    snprintf(folder, sizeof folder, "%s/fuzz_byte_bpe.%d", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm",
-             (int)getpid());
+    snprintf(folder, sizeof folder, "%s/fuzz_byte_bpe.%d", fuzz_place(), (int)getpid());
     atexit(remove_folder);
 }
 
@@ -118,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     if (byte_bpe_parse(&b, vocab, "v", merges, "m")) {
         const char *line = adamod__last_message();
-        require(!b && (*line == 'v' || *line == 'm') && line[1] == ':' && !strpbrk(line, "\n\r\033"));
+        require(!b && (*line == 'v' || *line == 'm') && line[1] == ':' && is_line(line));
     } else {
         check_text(b, text, data[0] & 2);
         check_saved(b, text);

@@ -12,21 +12,14 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 
+#include "fuzz.h"
 #include "adamod.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_RULES = 64, MOST_CALLS = 24, MOST_TENSORS = 6, MOST_GROUPS = 3, MOST_UPDATES = 10, MOST_ELEMENTS = 3000 };
 
@@ -54,7 +47,7 @@ typedef struct machine {
     int calls;
 } machine;
 
-static void require(int condition, const char *what) {
+static void promise(int condition, const char *what) {
     if (condition) return;
     fprintf(stderr, "fuzz_calls: %s\n", what);
     abort();
@@ -210,7 +203,7 @@ static size_t size_of(adamod_type type) {
 
 static void *make(size_t bytes) {
     void *p = malloc(bytes + 1);
-    require(p != NULL, "no memory");
+    promise(p != NULL, "no memory");
     return p;
 }
 
@@ -232,10 +225,10 @@ static void call_create(machine *m) {
     static int rules;
     while (adamod_rule_name(rules)) rules++;
     drop(m);
-    require(rules <= MOST_RULES, "too many rules");
+    promise(rules <= MOST_RULES, "too many rules");
     m->rule = (int)take_below(m, (unsigned)rules);
-    require(adamod_create(&m->opt, adamod_rule_name(m->rule)) == ADAMOD_OK, "create");
-    if (m->pool) require(adamod_set_pool(m->opt, m->pool) == ADAMOD_OK, "pool");
+    promise(adamod_create(&m->opt, adamod_rule_name(m->rule)) == ADAMOD_OK, "create");
+    if (m->pool) promise(adamod_set_pool(m->opt, m->pool) == ADAMOD_OK, "pool");
 }
 
 /* The options of the rule. Looking one up takes longer than most calls. */
@@ -247,7 +240,7 @@ static const adamod_option *options_of(const machine *m, unsigned *n) {
     if (*count == 0) {
         const char *rule = adamod_rule_name(m->rule);
         while (adamod_option_at(rule, (int)*count, &options[m->rule][*count]) == ADAMOD_OK) {
-            require(++*count < MOST_OPTIONS, "too many options");
+            promise(++*count < MOST_OPTIONS, "too many options");
         }
     }
     *n = *count;
@@ -367,8 +360,8 @@ static const char *file_path(void) {
     static char path[64];
     if (*path) return path;
     char folder[40]; /* in memory if it can be: saving waits for the disk */
-    snprintf(folder, sizeof folder, "%s/fuzz_calls.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    require(mkdtemp(folder) != NULL, "no temporary folder");
+    snprintf(folder, sizeof folder, "%s/fuzz_calls.XXXXXX", fuzz_place());
+    promise(mkdtemp(folder) != NULL, "no temporary folder");
     snprintf(path, sizeof path, "%s/state", folder);
     return path;
 }
@@ -442,7 +435,7 @@ static void call_raw(machine *m) {
     adamod_hyper *h;
     unsigned n_options;
     const adamod_option *options = options_of(m, &n_options);
-    require(adamod_hyper_create(&h, adamod_rule_name(m->rule)) == ADAMOD_OK, "hyper");
+    promise(adamod_hyper_create(&h, adamod_rule_name(m->rule)) == ADAMOD_OK, "hyper");
     for (unsigned k = take_below(m, 4); k > 0; k--) {
         const unsigned index = take(m);
         const double value = special(m);
@@ -467,7 +460,7 @@ static void call_raw(machine *m) {
         if (adamod_state_at(h, 1, &n, s, &desc) || !desc.name) continue;
         x.state[s] = calloc((size_t)desc.count + 1, size_of(x.state_type));
         x.scale[s] = calloc((size_t)desc.count / ADAMOD_Q8_BLOCK + 2, sizeof(float));
-        require(x.state[s] && x.scale[s], "no memory");
+        promise(x.state[s] && x.scale[s], "no memory");
     }
     for (int t = 0; t < 2; t++, x.step++) {
         static adamod_statistics s;
@@ -513,8 +506,8 @@ enum { THREADS = 3, MOST_ISAS = 8 };
 /* As new, on one thread or on some, with an instruction set. A pool keeps the one that it was made with. */
 static machine new_machine(const uint8_t *data, size_t size, int isa, int threads) {
     static adamod_pool *pools[MOST_ISAS];
-    require(isa < MOST_ISAS && setenv("ADAMOD_ISA", adamod_isa_name(isa), 1) == 0, "setenv");
-    if (threads > 1 && !pools[isa]) require(adamod_pool_create(&pools[isa], threads) == ADAMOD_OK, "pool");
+    promise(isa < MOST_ISAS && setenv("ADAMOD_ISA", adamod_isa_name(isa), 1) == 0, "setenv");
+    if (threads > 1 && !pools[isa]) promise(adamod_pool_create(&pools[isa], threads) == ADAMOD_OK, "pool");
     return (machine){.data = data, .size = size, .groups = 1, .pool = threads > 1 ? pools[isa] : NULL};
 }
 

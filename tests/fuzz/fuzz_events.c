@@ -6,21 +6,10 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "fuzz.h"
 #include "train/tfevents.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 typedef struct input {
     const uint8_t *data;

@@ -4,26 +4,18 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "tasks/gpt_folder.h"
 #include "tasks/tasks.h"
 #include "core/error.h"
 #include "models/gpt.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     recipe r;
     recipe_defaults(&r, tasks_all);
     if (gpt_folder_parse((const char *)data, size, "f", &r)) {
         const char *message = adamod__last_message();
-        require(strncmp(message, "f: ", 3) == 0 && !strpbrk(message, "\n\r\033"));
+        require(strncmp(message, "f: ", 3) == 0 && is_line(message));
     } else {
         const gpt_settings *s = r.model_settings;
         require(s->model.layers >= 1 && s->model.d >= 2 && s->model.heads >= 1 && s->model.context >= 1);

@@ -8,18 +8,12 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "fuzz.h"
 #include "load_model.h"
 #include "optim/optimizer.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* All that a file of the optimizer has: names, metadata, data. */
 typedef struct contents {
@@ -50,7 +44,7 @@ static void take_contents(const adamod_optimizer *opt, contents *c) {
 
 static void check_line(const char *path) {
     const char *words = adamod_last_error();
-    load_require(strstr(words, path) && !strpbrk(words, "\n\r\033"));
+    load_require(strstr(words, path) && is_line(words));
 }
 
 /* A directory in memory for files that are saved; it is removed at the end. */
@@ -63,7 +57,7 @@ static void remove_folder(void) {
 
 static void make_folder(void) {
     if (*folder) return;
-    snprintf(folder, sizeof folder, "%s/fuzz_load.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+    snprintf(folder, sizeof folder, "%s/fuzz_load.XXXXXX", fuzz_place());
     load_require(mkdtemp(folder) != NULL);
     snprintf(saved, sizeof saved, "%s/state", folder);
     atexit(remove_folder);

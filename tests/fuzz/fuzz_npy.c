@@ -1,20 +1,10 @@
 /* libFuzzer target: trainer/data/npy.c, on the bytes of a .npy file.
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Ilib -Itrainer tests/fuzz/fuzz_npy.c trainer/data/npy.c lib/core/file.c
- *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "data/npy.h"
 #include "core/error.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 static void check_array(const npy_array *a, size_t size) {
     uint64_t count = 1;
@@ -37,8 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_array(&array, size);
         npy_free(&array);
     } else {
-        require(!array.data && !strncmp(adamod__last_message(), "f: ", 3) &&
-                !strpbrk(adamod__last_message(), "\n\r\033"));
+        require(!array.data && !strncmp(adamod__last_message(), "f: ", 3) && is_line(adamod__last_message()));
     }
     return 0;
 }

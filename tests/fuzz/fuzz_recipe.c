@@ -4,22 +4,11 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "fuzz.h"
 #include "tasks/tasks.h"
 #include "core/error.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
-
-static void check_line(const char *message) { require(*message && !strpbrk(message, "\n\r\033")); }
+static void check_line(const char *message) { require(is_line(message)); }
 
 /* To be freed. */
 static char *written(const recipe *r, size_t *n) {

@@ -7,20 +7,13 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "fuzz.h"
 #include "report/reader.h"
 #include "report/report.h"
 #include "core/error.h"
 
 #include <ftw.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const names[] = {"recipe.yaml",   "task.json",    "metrics.jsonl", "histograms.jsonl",
                                     "samples.jsonl", "classes.json", "result.json",   "data.json",
@@ -34,19 +27,15 @@ enum { KNOWN = sizeof known / sizeof *known };
 
 static char root[40], run[64], page[64];
 
-static void require(int condition) {
-    if (!condition) abort();
-}
-
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
     (void)st, (void)flag, (void)ftw;
     return remove(path);
 }
 static void remove_root(void) { nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
-/* In memory if it can be; and without gnuplot, which has a parser of its own. */
+/* Without gnuplot, which has a parser of its own. */
 static void make_root(void) {
-    snprintf(root, sizeof root, "%s/fuzz_report.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+    snprintf(root, sizeof root, "%s/fuzz_report.XXXXXX", fuzz_place());
     require(mkdtemp(root) != NULL && setenv("PATH", root, 1) == 0);
     snprintf(run, sizeof run, "%s/run", root);
     snprintf(page, sizeof page, "%s/page.html", root);
@@ -76,7 +65,7 @@ static void put_files(const uint8_t *data, size_t size) {
     }
 }
 
-static void check_line(const char *message) { require(*message && !strpbrk(message, "\n\r\033")); }
+static void check_line(const char *message) { require(is_line(message)); }
 
 /* The reader's promises to the code that draws. */
 static void check_run(const report_run *r) {

@@ -1,22 +1,11 @@
 /* libFuzzer target: the header parser of lib/core/safetensors_header.c, on 8 bytes of data size (little-endian) and a header.
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -pthread tests/fuzz/fuzz_safetensors.c \
- *         lib/optim/{safetensors*,file,crc32}.c
- *
  * A header that is accepted must keep what the parser promises, and survive being written and parsed again.
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "core/safetensors_internal.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 static adamod_status parse(const char *path, const char *json, size_t len, uint64_t data_size, adamod__st_file *out) {
     char *text = malloc(len + 1);
@@ -30,7 +19,7 @@ static adamod_status parse(const char *path, const char *json, size_t len, uint6
 
 static void check_line(const char *msg) {
     require(strlen(msg) > 3 && !strncmp(msg, "f: ", 3));
-    require(!strpbrk(msg, "\n\r\033"));
+    require(is_line(msg));
 }
 
 static void check_promises(const adamod__st_file *file, uint64_t data_size) {

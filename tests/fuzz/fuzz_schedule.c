@@ -5,17 +5,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "adamod.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 static int same(double a, double b) { return memcmp(&a, &b, sizeof a) == 0; }
 
@@ -53,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         const char *line = adamod_last_error();
         require(s == NULL && (status == ADAMOD_ERROR_ARGUMENT || status == ADAMOD_ERROR_RANGE));
-        require(!strncmp(line, "adamod: ", 8) && strlen(line) < 512 && !strpbrk(line, "\n\r\033"));
+        require(!strncmp(line, "adamod: ", 8) && strlen(line) < 512 && is_line(line));
     }
     adamod_schedule_free(s);
     free(text);

@@ -4,18 +4,11 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "data/score.h"
 #include "data/score_tokens.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 static bool is_score(double x) { return x >= 0 && x <= 100 + 1e-4; } /* resampled in float */
 

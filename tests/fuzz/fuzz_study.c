@@ -2,23 +2,15 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "study/study.h"
 #include "core/error.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     study s = {0};
     if (study_parse(&s, (const char *)data, size, "f")) {
         const char *message = adamod__last_message();
-        require(*message && !strpbrk(message, "\n\r\033") && strncmp(message, "f:", 2) == 0);
+        require(is_line(message) && strncmp(message, "f:", 2) == 0);
         return 0;
     }
     require(s.n_experiments > 0 && s.experiment[0].n_methods > 0);

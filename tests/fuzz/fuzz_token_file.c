@@ -6,23 +6,12 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "fuzz.h"
 #include "core/error.h"
 #include "data/token_file.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 static char path[64], other[80];
 static void remove_files(void) {
@@ -31,7 +20,7 @@ static void remove_files(void) {
 }
 
 static void choose_path(void) {
-    snprintf(path, sizeof path, "%s/fuzz_tokens.%d", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", (int)getpid());
+    snprintf(path, sizeof path, "%s/fuzz_tokens.%d", fuzz_place(), (int)getpid());
     snprintf(other, sizeof other, "%s.out", path);
     atexit(remove_files);
 }
@@ -43,7 +32,7 @@ static void put_file(const uint8_t *data, size_t n) {
 
 static void check_message(void) {
     const char *line = adamod__last_message();
-    require(strncmp(line, path, strlen(path)) == 0 && !strpbrk(line, "\n\r\033"));
+    require(strncmp(line, path, strlen(path)) == 0 && is_line(line));
 }
 
 static void check_written(const token_set *s, const int32_t *ids, int64_t n) {

@@ -4,17 +4,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "fuzz.h"
 #include "data/normalizer.h"
 #include "data/tokenizer.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition) {
-    if (!condition) abort();
-}
 
 /* Words between single spaces; UTF-8 if the line was. */
 static void check_spaces(const char *text, bool utf8) {

@@ -16,19 +16,12 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import numpy as np
-    import torch
-except ImportError as error:
-    print(f"skip: {error}")
-    sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from with_torch import PROGRAM, needed, torch
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-PROGRAM = os.environ.get("ADAMOD", os.path.join(ROOT, "build", "adamod"))
+np = needed("numpy")
 STEPS, N = 1000, 60
 BOUND = 1e-12
-
-torch.set_num_threads(1)
 
 
 def record(seed=1):

@@ -13,17 +13,10 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch
-except ImportError as error:
-    print(f"skip: {error}")
-    sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
-
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-sys.path.insert(0, os.path.join(SOURCE, "bench"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from with_torch import PROGRAM, torch
 import torch_gpt as peer
 
-ADAMOD = os.environ.get("ADAMOD", os.path.join(SOURCE, "build", "adamod"))
 STEPS = 20
 ADAM = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-4}  # larger than rounding errors, which Adam would enlarge to whole steps
 RECIPE = """
@@ -40,7 +33,6 @@ MODELS = {
     "one key and value": "heads: 4, kv_heads: 1, positions: rotary, rotary_base: 500, ffn: 40",
     "norms of queries and keys": "heads: 2, qk_norm: true, norm: rms, context: 30",
 }
-torch.set_num_threads(1)
 
 
 def close(what, got, wanted, bound):
@@ -54,7 +46,7 @@ def results(folder, model, *how):
     """The file's tensors and metadata, and the results of a bench."""
     path = os.path.join(folder, "small.yaml")
     open(path, "w").write(RECIPE % model)
-    subprocess.run([ADAMOD, "bench", "train", path, "--no-torch", "--steps", "1", *how,
+    subprocess.run([PROGRAM, "bench", "train", path, "--no-torch", "--steps", "1", *how,
                     "--losses", str(STEPS), "--dump", path + ".dump", "--json", path + ".json"], check=True,
                    stdout=subprocess.DEVNULL)
     return (*peer.read_safetensors(path + ".dump"), json.load(open(path + ".json")))

@@ -15,21 +15,13 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch
-except ImportError as error:
-    print(f"skip: {error}")
-    sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
-
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-sys.path.insert(0, os.path.join(SOURCE, "bench"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from with_torch import PROGRAM, torch
 import torch_language as peer
 
-ADAMOD = os.environ.get("ADAMOD", os.path.join(SOURCE, "build", "adamod"))
 TRAIN = "a b c a d\nb b a c\n" * 11 + "a b c a d\nb\n"  # 3 columns of 43 tokens: 6 batches of 7 steps, none shorter
 TEST = "a c d b\na a b d c\n" * 3
 RATE, LARGE_RATE, AR, TAR, STEPS = 0.5, 1e4, 2.0, 1.0, 3
-torch.set_num_threads(1)
 
 
 def checkpoint(path):
@@ -99,7 +91,7 @@ def run(folder, steps, *more):
     recipe = os.path.join(folder, "r.yaml")
     open(recipe, "w").write("name: r\n")
     settings = [x for key, value in keys.items() for x in ("--set", f"{key}={value}")]
-    subprocess.run([ADAMOD, "train", recipe, "--out", os.path.join(folder, "run"), *settings, *more], check=True,
+    subprocess.run([PROGRAM, "train", recipe, "--out", os.path.join(folder, "run"), *settings, *more], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return checkpoint(os.path.join(folder, "run/checkpoints/last.safetensors"))
 
@@ -165,7 +157,7 @@ def results(folder, *how):
     """The file's tensors and metadata, and the results of a bench."""
     path = os.path.join(folder, "small.yaml")
     open(path, "w").write(SMALL)
-    subprocess.run([ADAMOD, "bench", "train", path, "--no-torch", "--steps", "1", *how,
+    subprocess.run([PROGRAM, "bench", "train", path, "--no-torch", "--steps", "1", *how,
                     "--losses", str(MANY), "--dump", path + ".dump", "--json", path + ".json"], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return (*peer.read_safetensors(path + ".dump"), json.load(open(path + ".json")))

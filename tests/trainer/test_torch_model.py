@@ -17,18 +17,9 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch
-except ImportError as error:
-    print(f"skip: {error}")
-    sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
-
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-PROGRAM = os.environ.get("ADAMOD", os.path.join(SOURCE, "build", "adamod"))
-sys.path.insert(0, os.path.join(SOURCE, "bench"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from with_torch import PROGRAM, SOURCE, torch
 import torch_transformer as peer
-
-torch.set_num_threads(1)
 
 DEVICE = os.environ.get("ADAMOD_TEST_DEVICE", "cpu")
 # Bounds of the loss, of gradients, of the losses of ten and of a hundred steps. A unit of a ReLU that rounding moves across 0

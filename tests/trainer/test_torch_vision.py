@@ -16,18 +16,9 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch
-except ImportError as error:
-    print(f"skip: {error}")
-    sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
-
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-BUILD = os.environ.get("BUILD_DIR", os.path.join(SOURCE, "build"))
-sys.path.insert(0, os.path.join(SOURCE, "bench"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from with_torch import BUILD, torch
 import torch_vision as peer
-
-torch.set_num_threads(1)
 
 # Bounds of the loss, of gradients, of the losses of ten steps, of weights and statistics after them. A unit of a ReLU that rounding
 # moves across 0 changes what follows, in deep networks so much that PyTorch's own float32 goes far from its float64. So a
