@@ -115,8 +115,7 @@ typedef struct adamod__st_plan {
 
 adamod_status adamod__st_plan_make(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                    const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out);
-/* Sets the checksum of tensor order[i]; then, when all are set, that of the header. */
-void adamod__st_plan_sum(adamod__st_plan *plan, size_t i, uint32_t sum);
+/* Sets the checksum of the header, once those of all tensors are set. */
 void adamod__st_plan_seal(adamod__st_plan *plan);
 void adamod__st_plan_free(adamod__st_plan *plan);
 

@@ -158,10 +158,6 @@ static void st_put_sum(adamod__st_plan *plan, size_t at, uint32_t sum) {
     memcpy(plan->header + at, digits, 8);
 }
 
-void adamod__st_plan_sum(adamod__st_plan *plan, size_t i, uint32_t sum) {
-    st_put_sum(plan, plan->sums_at + 8 * i, sum);
-}
-
 void adamod__st_plan_seal(adamod__st_plan *plan) {
     st_put_sum(plan, plan->sum_at, 0);
     st_put_sum(plan, plan->sum_at, adamod__crc32(0, plan->header, plan->header_size));
@@ -209,7 +205,7 @@ static int st_write_all(adamod__output *out, adamod__st_plan *plan) {
         uint32_t sum = 0;
         (void)adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes);
         if (st_write_tensor(out, at, t->data, bytes, &sum)) return -1;
-        adamod__st_plan_sum(plan, i, sum);
+        st_put_sum(plan, plan->sums_at + 8 * i, sum);
         at += bytes;
     }
     adamod__st_plan_seal(plan);

@@ -52,8 +52,6 @@ adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *p
 void adamod__state_list_free(adamod__state_list *list);
 /* Takes this optimizer's states, by their names without prefix, from the list of an optimizer with more parameters. */
 adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list *list);
-/* The longest header of a file that can be this optimizer's. */
-uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
 /* The way back, changing nothing unless all of it fits. path is for messages. */
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);

@@ -89,7 +89,6 @@ adamod_status adamod__check_in_group(const adamod_optimizer *opt, int g, const o
 
 /* The type of the states. */
 adamod_type adamod__type_of_states(const double *options, const adamod_span *x);
-adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t);
 /* The name of an 8-bit state's scales. */
 const char *adamod__scale_name(const char *state);
 /* The size of state k's scales; 0: it has none. */
@@ -106,9 +105,6 @@ typedef struct state_ref {
 } state_ref;
 bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out);
 void adamod__free_states(adamod_optimizer *opt, tensor *t);
-
-/* FNV-1a. The random stream of a parameter follows from its name, and so not from the order of adding. */
-uint64_t adamod__name_hash(const char *name);
 
 /* ---- arrays must not overlap (overlap.c): no array that the optimizer writes may be part of another ---- */
 

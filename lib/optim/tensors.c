@@ -15,7 +15,7 @@ adamod_type adamod__type_of_states(const double *options, const adamod_span *x) 
     return q8 ? ADAMOD_Q8 : adamod__compute_type(x->param_type);
 }
 
-adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
+static adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
     return adamod__type_of_states(opt->groups[t->group].options, &t->span);
 }
 
@@ -165,7 +165,8 @@ size_t adamod__scale_bytes(const tensor *t, int k) {
 
 /* ---- adding ---- */
 
-uint64_t adamod__name_hash(const char *name) {
+/* FNV-1a. The random stream of a parameter follows from its name, and so not from the order of adding. */
+static uint64_t adamod__name_hash(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
     return hash;

@@ -274,25 +274,27 @@ TEST(recomputed_blocks_keep_one_value_each) {
 
 /* ---- writing ---- */
 
-/* log p of each word after the last of n tokens, without caches. */
+/* log p of each word after the last of n tokens, without caches: each word in turn is the only target of the training graph. */
 static void score_whole(const experiment *e, const int32_t *tokens, int n, float *out) {
     nn_graph *g = nn_graph_create(e->params);
     nn_plan *plan;
     gpt_symbols symbols;
     const gpt_config c = language_gpt(e);
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1};
-    gpt_scores(g, &c, n, 1, &symbols);
+    gpt_training(g, &c, n, 1, &symbols);
     if (!CHECK(nn_plan_create(&plan, g, &o) == 0)) return;
     int32_t *ids = nn_plan_data(plan, "ids"), *positions = nn_plan_data(plan, "positions"),
-            *ranges = nn_plan_data(plan, "ranges");
-    for (int i = 0; i < n; i++) ids[i] = tokens[i], positions[i] = i;
+            *targets = nn_plan_data(plan, "targets"), *ranges = nn_plan_data(plan, "ranges");
+    for (int i = 0; i < n; i++) ids[i] = tokens[i], positions[i] = i, targets[i] = -1;
     ranges[0] = 0, ranges[1] = n;
     nn_plan_set_rows(plan, symbols.tokens, n);
     nn_plan_set_rows(plan, symbols.windows, 1);
-    nn_plan_forward(plan);
-    CHECK_INT(nn_plan_wait(plan), 0);
-    const float *scores = nn_plan_data(plan, "scores");
-    memcpy(out, scores + (int64_t)(n - 1) * c.words, (size_t)c.words * sizeof *out);
+    for (int k = 0; k < c.words; k++) {
+        targets[n - 1] = k;
+        nn_plan_forward(plan);
+        CHECK_INT(nn_plan_wait(plan), 0);
+        out[k] = -((const float *)nn_plan_data(plan, "loss"))[1]; /* the sum of -log p, without z-loss */
+    }
     nn_plan_free(plan);
     nn_graph_free(g);
 }

@@ -235,8 +235,8 @@ static bool spells_itself(uint32_t byte) {
     return (byte > ' ' && byte < 0x7f) || (byte > 0xa0 && byte <= 0xff && byte != 0xad);
 }
 
-/* The bytes that do not spell themselves: 0 to 32, 127 to 160 and 173. */
-uint32_t byte_bpe_character(unsigned char byte) {
+/* The character of a byte. Those that do not spell themselves are 0 to 32, 127 to 160 and 173. */
+static uint32_t character_of(unsigned char byte) {
     if (spells_itself(byte)) return byte;
     return 0x100u + (byte <= ' ' ? byte : byte == 0xad ? 67u : byte - 0x7fu + 33u);
 }
@@ -264,5 +264,5 @@ bool byte_bpe_read_bytes(text_slice spelled, adamod__buffer *out, uint32_t *othe
 void byte_bpe_spell(text_slice bytes, adamod__buffer *out) {
     char c[4];
     for (size_t i = 0; i < bytes.n; i++)
-        adamod__buffer_add(out, c, unicode_put(byte_bpe_character((unsigned char)bytes.bytes[i]), c));
+        adamod__buffer_add(out, c, unicode_put(character_of((unsigned char)bytes.bytes[i]), c));
 }

@@ -32,8 +32,7 @@ struct byte_bpe_learner {
 
 /* ---- how files spell bytes: printable ones as themselves, the others as the characters from U+0100 on, in order ---- */
 
-uint32_t byte_bpe_character(unsigned char byte);
-/* -1: it stands for no byte. */
+/* The byte that a character stands for; -1: none. */
 int byte_bpe_byte(uint32_t character);
 /* The bytes that a text spells, in place of what the buffer had. false: *other is a character that stands for no byte. */
 bool byte_bpe_read_bytes(text_slice spelled, adamod__buffer *out, uint32_t *other);

@@ -232,12 +232,6 @@ nn_value gpt_training(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t 
     return loss;
 }
 
-void gpt_scores(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t windows, gpt_symbols *symbols) {
-    const text t = inputs(g, tokens, windows, symbols);
-    const nn_value logits = nn_linear(g, decoder(g, c, &t), words(g, c), -1, NN_LINEAR);
-    nn_output(g, "scores", nn_log_softmax(g, logits));
-}
-
 void gpt_step(nn_graph *g, const gpt_config *c, int64_t tokens, bool predicts, int *rows) {
     *rows = nn_symbol(g, "tokens", tokens);
     const text t = {.ids = nn_input(g, "ids", NN_I32, *rows, 0),

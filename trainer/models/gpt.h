@@ -63,13 +63,10 @@ typedef struct gpt_symbols {
  * [windows, 2], the rows of each window. Returns the loss (see nn_cross_entropy), also the output "loss". */
 nn_value gpt_training(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t windows, gpt_symbols *symbols);
 
-/* log p of each word of the vocabulary after each token: the output "scores" [tokens, words]. Inputs as in training, without
- * targets. */
-void gpt_scores(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t windows, gpt_symbols *symbols);
-
 /* Reads up to `tokens` tokens of one text after those read before, whose keys and values are in the states cache.L of
  * model.context rows. Inputs: ids, positions [tokens] and paths [tokens, context], rows of the caches: 0, 1, 2, ... for each
- * token. predicts: the output "scores" is as of gpt_scores; else the tokens are only read. On a device, tokens is 1. */
+ * token. predicts: the output "scores" [tokens, words] has log p of each word of the vocabulary after each token; else the
+ * tokens are only read. On a device, tokens is 1. */
 void gpt_step(nn_graph *g, const gpt_config *c, int64_t tokens, bool predicts, int *rows);
 
 #endif

@@ -11,7 +11,8 @@ bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
     return a->rows == b->rows && a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) == 0;
 }
 
-nn_value nn_mistake(nn_graph *g, const char *format, ...) {
+/* Keeps the first mistake. Returns -1. */
+__attribute__((format(printf, 2, 3))) static nn_value nn_mistake(nn_graph *g, const char *format, ...) {
     if (!*g->error) {
         va_list arguments;
         va_start(arguments, format);
@@ -82,6 +83,20 @@ static bool nn_shape_fits(const nn_shape *shape) {
         numbers *= shape->dim[d];
     }
     return true;
+}
+
+/* "[src, 512]" */
+static void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size) {
+    size_t used = (size_t)snprintf(out, size, "[");
+    for (int d = 0; d < shape->ndim; d++) {
+        if (d == 0 && shape->rows) {
+            used += (size_t)snprintf(out + used, size - used, "%s", g->symbols[shape->rows - 1].name);
+        } else {
+            used += (size_t)snprintf(out + used, size - used, "%s%lld", d ? ", " : "", (long long)shape->dim[d]);
+        }
+        if (used >= size) return;
+    }
+    snprintf(out + used, size - used, "]");
 }
 
 static nn_value nn_add_input(nn_graph *g, const char *name, nn_type type, nn_shape shape) {
@@ -198,19 +213,6 @@ nn_value nn_carried(nn_graph *g, const char *name, int ndim, const int64_t *shap
     nn_param wanted = nn_param_like(name, ndim, shape, init);
     wanted.carried = true;
     return nn_named(g, NN_FROM_PERSISTENT, &wanted);
-}
-
-void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size) {
-    size_t used = (size_t)snprintf(out, size, "[");
-    for (int d = 0; d < shape->ndim; d++) {
-        if (d == 0 && shape->rows) {
-            used += (size_t)snprintf(out + used, size - used, "%s", g->symbols[shape->rows - 1].name);
-        } else {
-            used += (size_t)snprintf(out + used, size - used, "%s%lld", d ? ", " : "", (long long)shape->dim[d]);
-        }
-        if (used >= size) return;
-    }
-    snprintf(out + used, size - used, "]");
 }
 
 /* Fails, naming the input, if one is not of the type that the op reads. */

@@ -46,7 +46,4 @@ nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param 
 /* The value in whose memory v is written, through any number of aliases; v itself: it has its own memory. */
 nn_value nn_memory_of(const nn_graph *g, nn_value v);
 
-/* "[src, 512]" */
-void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size);
-
 #endif

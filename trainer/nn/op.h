@@ -87,7 +87,5 @@ NN_OPS(NN_OP_DECLARE)
 nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const void *attributes);
 /* Whether both have the same rows, symbol or number, and the same other dimensions. */
 bool nn_same_shape(const nn_shape *a, const nn_shape *b);
-/* Keeps the first mistake. Returns -1. */
-nn_value nn_mistake(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

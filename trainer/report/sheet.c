@@ -121,11 +121,9 @@ void sheet_note(sheet *s, int row, int column, const char *format, ...) {
     if (text) add_mark(s, (mark){row * s->columns + column, number_of(s, text)});
 }
 
-int sheet_check(const sheet *s) { return s->failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "a table: out of memory") : 0; }
-
 /* The result of a writer. */
 static int written(const sheet *s, FILE *out) {
-    if (sheet_check(s)) return -1;
+    if (s->failed) return adamod__fail(ADAMOD_ERROR_MEMORY, "a table: out of memory");
     return ferror(out) ? adamod__fail(ADAMOD_ERROR_IO, "a table: cannot write") : 0;
 }
 

@@ -13,12 +13,11 @@ sheet *sheet_create(int rows, int columns, const char *caption);
 sheet *sheet_under(const char *const *heads, int columns, int rows, const char *caption);
 void sheet_free(sheet *s); /* NULL is fine */
 
-/* Sets the text of a cell, in UTF-8. A failure of memory is kept, and returned by sheet_check and by every writer. */
+/* Sets the text of a cell, in UTF-8. A failure of memory is kept, and returned by every writer. */
 void sheet_put(sheet *s, int row, int column, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void sheet_bold(sheet *s, int row, int column);
 /* Adds a footnote to a cell. Equal notes have one number, from 1 on, in the order of their first use. */
 void sheet_note(sheet *s, int row, int column, const char *format, ...) __attribute__((format(printf, 4, 5)));
-int sheet_check(const sheet *s);
 
 /* CSV (RFC 4180) has no notes and no bold. Markdown and LaTeX (booktabs) have caption and notes; all escape what their
  * language would read as its own. HTML is a <table> in the page's style, with its notes below. */

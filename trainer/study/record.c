@@ -34,13 +34,13 @@ int record_read(const record *r, const char *name, char **text, size_t *n) {
     return text_read(path.text, text, n) ? -1 : 1;
 }
 
-int record_write(const record *r, const char *name, const char *text, size_t n) {
+static int write_file(const record *r, const char *name, const char *text, size_t n) {
     return text_write(path_of(r->to, name).text, (text_slice){text, n});
 }
 
 int record_write_json(const record *r, const char *name, json *j) {
     const int status = j->failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", name)
-                                 : record_write(r, name, j->text ? j->text : "", j->n);
+                                 : write_file(r, name, j->text ? j->text : "", j->n);
     json_free(j);
     return status;
 }
@@ -80,7 +80,7 @@ static int copy_file(const record *r, const char *name) {
     char *text = NULL;
     size_t n = 0;
     int status = record_read(r, name, &text, &n);
-    if (status > 0) status = record_write(r, name, text, n);
+    if (status > 0) status = write_file(r, name, text, n);
     free(text);
     return status;
 }
@@ -109,7 +109,7 @@ static int record_recipe(const record *r) {
         else fprintf(out, "%.*s\n", (int)l.n, l.bytes);
     }
     const int status =
-        fclose(out) ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory") : record_write(r, "recipe.yaml", text, n);
+        fclose(out) ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory") : write_file(r, "recipe.yaml", text, n);
     free(text);
     return status;
 }

@@ -14,7 +14,6 @@ typedef struct record {
 
 /* Reads a file of the run: 1, with its text to be freed; 0: there is none; -1. */
 int record_read(const record *r, const char *name, char **text, size_t *n);
-int record_write(const record *r, const char *name, const char *text, size_t n);
 /* Writes a file, and frees the text. */
 int record_write_json(const record *r, const char *name, json *j);
 /* Copies the next value as it is, but numbers with `digits` digits; 0: all digits. */

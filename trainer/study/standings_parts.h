@@ -10,9 +10,6 @@
 sheet *standings_results_sheet(const standings *s);
 sheet *standings_values_sheet(const standings *s);
 
-/* A sentence or more: what a number is, how values were chosen, what the seeds can tell. */
-void standings_legend(const standings *s, char *out, size_t size);
-
 /* Draws the metric of each group against the tuned value, a line for each variant; standings-1, standings-2, ... */
 int standings_draw(const standings *s, report_figures *f);
 

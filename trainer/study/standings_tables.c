@@ -76,9 +76,32 @@ static void note_lacking(sheet *to, int row, int column, const standing_value *v
     if (lacking) sheet_note(to, row, column, "%d of %d runs %s not over", lacking, v->n, lacking > 1 ? "are" : "is");
 }
 
+/* A sentence or more: what a number is, how values were chosen, what the seeds can tell. */
+static void legend_text(const standings *s, char *out, size_t size) {
+    int seeds = 0;
+    bool by_loss = false;
+    for (int i = 0; i < s->n_groups * s->n_variants; i++) {
+        for (int k = 0; k < s->at[i].n; k++) seeds = s->at[i].value[k].n > seeds ? s->at[i].value[k].n : seeds;
+    }
+    for (int g = 0; g < s->n_groups; g++) by_loss |= s->metric[g].by_loss;
+    *out = '\0';
+    if (seeds > 1) snprintf(out, size, "Median (mean ± standard deviation) over %d seeds. ", seeds);
+    size_t used = strlen(out);
+    if (s->o.tuned)
+        snprintf(
+            out + used, size - used,
+            "Each variant has the %s that is best on the validation data%s, of those with which all runs finished. ",
+            standings_key(s), by_loss ? ", or by its training loss where no validation data were held out" : "");
+    used = strlen(out);
+    if (!isnan(s->o.started))
+        snprintf(out + used, size - used, "A run counts as started if it ends better than %g. ", s->o.started);
+    used = strlen(out);
+    welch_power(seeds, out + used, size - used);
+}
+
 sheet *standings_results_sheet(const standings *s) {
     char text[CELL], legend[1000];
-    standings_legend(s, legend, sizeof legend);
+    legend_text(s, legend, sizeof legend);
     sheet *to = sheet_create(s->n_variants + 1, 1 + s->n_groups * parts(s), legend);
     if (!to) return NULL;
     sheet_put(to, 0, 0, "variant");
@@ -149,28 +172,6 @@ sheet *standings_values_sheet(const standings *s) {
     return to;
 }
 
-void standings_legend(const standings *s, char *out, size_t size) {
-    int seeds = 0;
-    bool by_loss = false;
-    for (int i = 0; i < s->n_groups * s->n_variants; i++) {
-        for (int k = 0; k < s->at[i].n; k++) seeds = s->at[i].value[k].n > seeds ? s->at[i].value[k].n : seeds;
-    }
-    for (int g = 0; g < s->n_groups; g++) by_loss |= s->metric[g].by_loss;
-    *out = '\0';
-    if (seeds > 1) snprintf(out, size, "Median (mean ± standard deviation) over %d seeds. ", seeds);
-    size_t used = strlen(out);
-    if (s->o.tuned)
-        snprintf(
-            out + used, size - used,
-            "Each variant has the %s that is best on the validation data%s, of those with which all runs finished. ",
-            standings_key(s), by_loss ? ", or by its training loss where no validation data were held out" : "");
-    used = strlen(out);
-    if (!isnan(s->o.started))
-        snprintf(out + used, size - used, "A run counts as started if it ends better than %g. ", s->o.started);
-    used = strlen(out);
-    welch_power(seeds, out + used, size - used);
-}
-
 /* ---- the terminal ---- */
 
 static void fill(const standings *s, report_table *t) {
@@ -200,7 +201,7 @@ int standings_print(const standings *s) {
     if (!t.cell) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     fill(s, &t);
     report_table_print(&t, stdout, report_width(), isatty(STDOUT_FILENO) != 0);
-    standings_legend(s, legend, sizeof legend);
+    legend_text(s, legend, sizeof legend);
     text_line(stdout, "%s", legend);
     report_table_free(&t);
     return 0;

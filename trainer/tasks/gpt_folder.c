@@ -127,8 +127,12 @@ int gpt_folder_parse(const char *text, size_t n, const char *path, recipe *r) {
 
 int gpt_folder_recipe(const char *directory, recipe *r) {
     const task_path path = task_file(directory, config_file);
-    hub_config c;
-    return read_config(path.text, &c) ? -1 : make_recipe(&c, path.text, r);
+    char *text = NULL;
+    size_t n = 0;
+    if (text_read(path.text, &text, &n)) return -1;
+    const int failed = gpt_folder_parse(text, n, path.text, r);
+    free(text);
+    return failed;
 }
 
 /* ---- weights ---- */

@@ -132,7 +132,8 @@ static int prepare(experiment *e, int uses) {
 
 /* ---- batches ---- */
 
-void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
+/* Copies a batch into a plan's inputs. */
+static void feed_batch(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
     const size_t src = (size_t)b->n_src * sizeof *b->src_ids, tgt = (size_t)b->n_tgt * sizeof *b->tgt_in;
     nn_plan_set_rows(plan, symbols->src, b->n_src);
     nn_plan_set_rows(plan, symbols->tgt, b->n_tgt);
@@ -151,7 +152,7 @@ static int64_t batches(const experiment *e) { return batcher_steps(translation_o
 static void next(experiment *e, task_batch *out) {
     translation *s = translation_of(e);
     const batch *b = batcher_next(s->batches);
-    translation_feed(e->plan, &s->symbols, b);
+    feed_batch(e->plan, &s->symbols, b);
     *out = (task_batch){.items = b->n_src + b->n_tgt,
                         .samples = b->n,
                         .targets = b->n_tgt,
@@ -191,7 +192,7 @@ static int score_batches(experiment *e, batcher *b, int64_t batches, double *sum
     for (int64_t i = 0; i < batches; i++) {
         const batch *x = batcher_next(b);
         if (!experiment_is_mine(e, i)) continue;
-        translation_feed(s->score_plan, &s->score_symbols, x);
+        feed_batch(s->score_plan, &s->score_symbols, x);
         nn_plan_forward(s->score_plan);
         if (nn_plan_wait(s->score_plan)) return -1;
         experiment_progress(e, "scoring batch", i + 1, batches);

@@ -77,9 +77,6 @@ static inline translation *translation_of(const experiment *e) { return e->state
 extern const task task_bitext, task_numbers;
 extern const task_bench translation_bench;
 
-/* Copies a batch into a plan's inputs. */
-void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b);
-
 /* Translates n lines of UTF-8; answers[i * nbest + k] is the (k+1)-th best of line i. nbest is at most the beam. An empty
  * line gives an empty one; a line is cut to data.max_length tokens. On success the caller frees the texts. */
 typedef struct translation_answer {

@@ -73,7 +73,8 @@ static const key_spec loop_keys[] = {
 static const key_table loop_table = {loop_keys, sizeof loop_keys / sizeof *loop_keys, sizeof(recipe)};
 
 static const char rule_key[] = "optimizer.rule";
-const char recipe_option_section[] = "optimizer.", recipe_schedule_section[] = "optimizer.schedule.";
+const char recipe_option_section[] = "optimizer.";
+static const char schedule_section[] = "optimizer.schedule.";
 static const char *const first_sections[] = {"", "data", "model", "optimizer", "train"};
 
 static bool chooses(const char *path) { return strcmp(path, "data.task") == 0 || strcmp(path, "model.kind") == 0; }
@@ -168,7 +169,7 @@ static const key_spec *find_foreign(const recipe *r, const char *path) {
 bool recipe_is_section(const recipe *r, const char *path) {
     const size_t n = strlen(path);
     if (strncmp(recipe_option_section, path, n) == 0 && n == strlen("optimizer")) return true;
-    if (strncmp(recipe_schedule_section, path, n) == 0 && n == strlen("optimizer.schedule")) return true;
+    if (strncmp(schedule_section, path, n) == 0 && n == strlen("optimizer.schedule")) return true;
     if (strncmp(recipe_group_section, path, n) == 0 && n == strlen("optimizer.groups")) return true;
     char group[32];
     if (recipe_group_path(path, group) && n == strlen(recipe_group_section) + strlen(group)) return true;
@@ -538,7 +539,7 @@ static void drop_foreign(recipe *r, recipe_pairs *list, const char *section) {
 static int set_rule(recipe *r, const char *text, const recipe_place *at) {
     if (set_key(r, key_find(&loop_table, rule_key), r, text, at)) return -1;
     drop_foreign(r, &r->optimizer.options, recipe_option_section);
-    drop_foreign(r, &r->optimizer.schedules, recipe_schedule_section);
+    drop_foreign(r, &r->optimizer.schedules, schedule_section);
     drop_foreign(r, &r->optimizer.groups, recipe_group_section);
     return 0;
 }
@@ -605,8 +606,8 @@ int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_
     char group[32];
     if (recipe_group_path(path, group)) return set_group(r, group, path, text, at);
     if (recipe_is_section(r, path)) return recipe_fail(at, "%s is a section: its keys are set one by one", path);
-    const bool schedule = strncmp(path, recipe_schedule_section, strlen(recipe_schedule_section)) == 0;
-    const char *section = schedule ? recipe_schedule_section : recipe_option_section, *name = path + strlen(section);
+    const bool schedule = strncmp(path, schedule_section, strlen(schedule_section)) == 0;
+    const char *section = schedule ? schedule_section : recipe_option_section, *name = path + strlen(section);
     if (strncmp(path, section, strlen(section)) != 0 || !is_option_name(name)) return recipe_no_such_key(r, at, path);
     return set_pair(r, schedule ? &r->optimizer.schedules : &r->optimizer.options,
                     schedule ? RECIPE_MAX_SCHEDULES : RECIPE_MAX_OPTIONS, path, name, text, at);

@@ -12,7 +12,8 @@ static bool is_of(const recipe_pair *pair, const char *group) {
     return strlen(group) == n && memcmp(pair->key, group, n) == 0;
 }
 
-const recipe_pair *recipe_group_pair(const recipe *r, const char *group, const char *leaf) {
+/* The pair of a group for a key, or NULL. */
+static const recipe_pair *find_pair(const recipe *r, const char *group, const char *leaf) {
     char key[sizeof((recipe_pair *)0)->key];
     snprintf(key, sizeof key, "%s.%s", group, leaf);
     return recipe_find_pair(&r->optimizer.groups, key);
@@ -42,8 +43,7 @@ int recipe_groups(const recipe *r, recipe_group out[RECIPE_MAX_GROUPS]) {
         if (is_listed(out, n, pair)) continue;
         recipe_group *g = &out[n++];
         snprintf(g->name, sizeof g->name, "%.*s", name_length(pair), pair->key);
-        const recipe_pair *match = recipe_group_pair(r, g->name, "match"),
-                          *freeze = recipe_group_pair(r, g->name, "freeze");
+        const recipe_pair *match = find_pair(r, g->name, "match"), *freeze = find_pair(r, g->name, "freeze");
         g->match = match ? match->value : "";
         g->freeze = freeze && strcmp(freeze->value, "true") == 0;
     }
@@ -96,7 +96,7 @@ int recipe_check_groups(const recipe *r) {
         if (!is_listed(groups, n, pair))
             return recipe_fail(&at, "optimizer.groups.%s: too many groups, expected at most %d", name,
                                RECIPE_MAX_GROUPS);
-        if (!recipe_group_pair(r, name, "match"))
+        if (!find_pair(r, name, "match"))
             return recipe_fail(&at, "optimizer.groups.%s has no match, expected names of parameters, such as 'stem.*'",
                                name);
     }
@@ -107,7 +107,7 @@ int recipe_check_groups(const recipe *r) {
 
 static const char *text_of(const recipe *r, const recipe_group *g, int i, int n, const char *leaf) {
     if (i >= n) return "not given";
-    const recipe_pair *pair = recipe_group_pair(r, g[i].name, leaf);
+    const recipe_pair *pair = find_pair(r, g[i].name, leaf);
     return pair ? pair->value : strcmp(leaf, "freeze") == 0 ? "false" : "not given";
 }
 

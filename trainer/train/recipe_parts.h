@@ -46,14 +46,12 @@ bool recipe_is_foreign(const recipe *r, const char *option);
 extern const char recipe_group_section[];
 /* Whether a path is a group or below it ("optimizer.groups.head.lr"); gives the group's name. */
 bool recipe_group_path(const char *path, char name[32]);
-/* The pair of a group for a key, or NULL. */
-const recipe_pair *recipe_group_pair(const recipe *r, const char *group, const char *leaf);
 int recipe_check_group_value(const char *path, const char *text, const recipe_place *at);
 int recipe_check_groups(const recipe *r);
 /* Fails unless both recipes divide parameters into the same groups; options are not compared. */
 int recipe_compare_groups(const recipe *was, const recipe *is, const recipe_place *at);
 
-extern const char recipe_option_section[], recipe_schedule_section[];
+extern const char recipe_option_section[];
 
 const char *recipe_leaf(const char *path);
 
