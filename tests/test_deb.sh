@@ -165,8 +165,8 @@ make_bare() {
     logged debootstrap debootstrap --variant=minbase --include=ca-certificates bookworm "$base.tmp" "$mirror"
     rm -f "$base.tmp/etc/apt/sources.list"
     for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/trusted.gpg.d /etc/apt/keyrings /etc/resolv.conf /etc/hosts \
-        /etc/ssl/certs /usr/local/share/ca-certificates; do
-        [ ! -e "$file" ] || cp -rL "$file" "$base.tmp${file%/*}/"
+        /etc/ssl/certs/ca-certificates.crt; do
+        [ ! -e "$file" ] || cp -rL --remove-destination "$file" "$base.tmp${file%/*}/"
     done
     apt-config dump | grep -E '^Acquire::(https?|Retries)' >"$base.tmp/etc/apt/apt.conf.d/99network" || true
     mv "$base.tmp" "$base"
