@@ -35,9 +35,9 @@ class Fault(Exception):
 
 
 class Page:
-    def __init__(self, source, path, label="", group=None):
-        self.source, self.path, self.label, self.group = source, path, label, group
-        self.title, self.body, self.figures, self.about = "", "", [], ""
+    def __init__(self, source, path, label="", group=None, past=0):
+        self.source, self.path, self.label, self.group, self.past = source, path, label, group, past
+        self.title, self.body, self.figures = "", "", []
 
 
 class Site:
@@ -49,6 +49,12 @@ class Site:
         self.groups, self.pages = [], []
         self._read_navigation()
         self.by_source = {page.source: page for page in self.pages}
+        for page in self.pages:
+            if page.source.endswith(".md"):
+                title = re.search(r"^# +(.*)$", self.read(page.source), re.MULTILINE)
+                if not title:
+                    self.faults.append(f"{page.source}: no title, expected a line that begins with #")
+                page.title = title[1] if title else page.source
         header = next((page for page in self.pages if page.source.endswith(".h")), None)
         self.header_page = header
         self.header = Header(self.read(header.source), header.source) if header else None
@@ -71,7 +77,7 @@ class Site:
             for entry in group["pages"]:
                 source = entry["source"]
                 path = entry.get("page") or posixpath.splitext(posixpath.basename(source))[0].lower() + ".html"
-                pages.append(Page(source, path, entry["title"], group["title"]))
+                pages.append(Page(source, path, entry["title"], group["title"], int(entry.get("past", False))))
                 if not os.path.exists(self.at(source)):
                     self.faults.append(f"{NAVIGATION}: {source} is not there, expected a file or folder of the tree")
             self.groups.append((group["title"], group["about"], pages))
@@ -95,6 +101,11 @@ class Site:
     def _target(self, page, href):
         """The path in the tree that a link of a page names."""
         return posixpath.normpath(posixpath.join(posixpath.dirname(page.source), unquote(href)))
+
+    def label(self, page, href, text):
+        """A link's text: a path in the tree becomes the title of the page there."""
+        found = self.by_source.get(self._target(page, href.partition("#")[0]))
+        return found.title if found and found.title and text in (found.source, href) else text
 
     def link(self, page, href, line):
         """The link in the site for one in the tree."""
@@ -211,7 +222,7 @@ class Site:
         if done.returncode > 4 or not inner:
             raise Fault(f"mandoc: {page.source}: {done.stderr.decode().strip()}")
         text = re.sub(r"<(/?)h2\b", r"<\1h3", inner[0])
-        text = re.sub(r"<(/?)h1\b", r"<\1h2", text).replace("<br/>\n", "")
+        text = re.sub(r"<(/?)h1\b", r"<\1h2", text).replace("<br/>\n", "").replace('<p class="Pp"></p>\n', "")
         name = posixpath.basename(page.source)
         page.title = f"{name.rpartition('.')[0]}({name.rpartition('.')[2]})"
         return f'<h1 id="site-title">{html.escape(page.title)}</h1>\n{text}\n'
@@ -220,7 +231,7 @@ class Site:
         """All figures of the other pages, each with its section."""
         page.title = "Figures"
         out = ['<h1 id="site-title">Figures</h1>\n<p>Every figure of these pages, small. Each leads to its section.</p>\n']
-        for other in self.pages:
+        for other in sorted(self.pages, key=lambda other: other.group != page.group):  # those of its own group first
             if not other.figures:
                 continue
             name = posixpath.splitext(other.path)[0]
@@ -234,8 +245,8 @@ class Site:
     def _home(self, page):
         """The README, with a way into each group after what comes first."""
         cards = "".join(
-            f'<a href="{pages[1 if pages[0] is page else 0].path}"><b>{html.escape(title)}</b><span>{html.escape(about)}</span></a>\n'
-            for title, about, pages in self.groups if len(pages) > (pages[0] is page)
+            f'<a href="{pages[0].path}"><b>{html.escape(title)}</b><span>{html.escape(about)}</span></a>\n'
+            for title, about, pages in self.groups if page not in pages
         )
         page.body = page.body.replace("</p>\n", f'</p>\n<div class="cards">\n{cards}</div>\n', 1).replace("<p>", '<p class="lead">', 1)
 
@@ -251,8 +262,6 @@ class Site:
                 page.title, page.body = "Python reference", Reference(self.at(page.source)).to_html()
             elif not os.path.isdir(self.at(page.source)):
                 raise Fault(f"{NAVIGATION}: {page.source}: expected Markdown, a header, a manual page, a package or a folder of images")
-            if not page.title and page.source.endswith(".md"):
-                self.faults.append(f"{page.source}: no title, expected a line that begins with #")
         for page in self.pages:
             if not page.body:
                 page.body = self._gallery(page)
@@ -280,7 +289,10 @@ class Site:
         entries = [entry for entry in facts.headings if entry[0] in (2, 3)]
         if len(entries) < 2:
             return ""
-        rows = [f'<li class="level{level}"><a href="#{html.escape(name)}">{html.escape(text)}</a></li>' for level, name, text in entries]
+        rows = []
+        for level, name, text in entries:
+            label = html.escape(text).replace("_", "_<wbr>")
+            rows.append(f'<li class="level{level}"><a href="#{html.escape(name)}">{label}</a></li>')
         return "<ul>\n" + "\n".join(rows) + "\n</ul>"
 
     def _neighbours(self, page):
@@ -322,7 +334,7 @@ class Site:
             text = re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
             self.files[page.path] = text.encode("utf-8")
         lines = [json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in index]
-        titles = json.dumps([[page.path, page.title, page.group] for page in self.pages], ensure_ascii=False)
+        titles = json.dumps([[page.path, page.title, page.group, page.past] for page in self.pages], ensure_ascii=False)
         self.files["search-index.js"] = (
             f"window.searchIndex = {{pages: {titles}, sections: [\n" + ",\n".join(lines) + "\n]};\n"
         ).encode("utf-8")

@@ -7,6 +7,7 @@ SPDX-License-Identifier: MIT
 """
 import html
 import re
+import textwrap
 
 from comments import inline, to_html
 from highlight import highlight
@@ -14,11 +15,24 @@ from highlight import highlight
 _SECTION = re.compile(r"/\* ---- (\d+\. .*?) -{4,}")
 
 
+def _section_name(title):
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
 def _comment_text(comment):
     """What a comment says, without its marks."""
     lines = re.sub(r"\s*\*/\s*$", "", comment[2:]).split("\n")
     lines = [lines[0].strip(), *(re.sub(r"^\s*\* ?", "", line) for line in lines[1:])]
     return "\n".join(lines).strip("\n")
+
+
+def _folded(declaration):
+    """A declaration without ADAMOD_API; that of a function in lines that fit the page."""
+    code = declaration.replace("ADAMOD_API ", "")
+    if code.startswith(("typedef", "#")) or "/*" in code:
+        return code
+    whole = " ".join(code.split()).replace(" ", "\0").replace(",\0", ", ")  # an argument stays in one line
+    return textwrap.fill(whole, 84, subsequent_indent=" " * 8, break_long_words=False).replace("\0", " ")
 
 
 def _without_comments(code):
@@ -104,9 +118,7 @@ class Header:
             seen.add(word)
             return f'<b id="{word}">{word}</b>'
 
-        code = "\n".join(declarations).replace("ADAMOD_API ", "")
-        # What continued in a column of the longer line.
-        code = re.sub(r"\n {12,}(?=[a-z])(?!.*/\*)", "\n        ", code) if "typedef" not in code else code
+        code = "\n".join(map(_folded, declarations))
         shown = highlight(code, "c", name, lambda text: inline(text, self._link))
         title = ", ".join(first)
         return (
@@ -118,6 +130,13 @@ class Header:
     def _prose(self, comment):
         return to_html(_comment_text(comment), self._link, self._code)
 
+    def _to_section(self, match):
+        """An item of the header's own contents, as a link to the section of its number."""
+        section = re.search(rf"^/\* ---- ({match[1]}\. .*?) -{{4,}}", self.text, re.MULTILINE)
+        if not section:
+            raise ValueError(f"{self.where}: there is no section {match[1]}, which the comment at the beginning lists")
+        return f'<dt><a href="#{_section_name(section[1])}">{match[1]}. {match[2]}</a></dt>'
+
     def to_html(self):
         items = list(_items(self.text, self.where))
         if not items or items[0][0] != "comment":
@@ -126,8 +145,8 @@ class Header:
         about = about.split("\nSPDX-License")[0]
         out = [
             f'<h1 id="adamodh">{html.escape(title.partition(" - ")[0])}</h1>\n',
-            f'<p class="lead">{html.escape(title.partition(" - ")[2].capitalize())}</p>\n',
-            to_html(about, self._link, self._code),
+            f'<p class="lead">{html.escape(title.partition(" - ")[2])}</p>\n',
+            re.sub(r"<dt>(\d+)\. ([^<]*)</dt>", self._to_section, to_html(about, self._link, self._code)),
             '<h2 id="version-and-status">Version and status <a class="anchor" href="#version-and-status">#</a></h2>\n',
         ]
         pending, declarations = None, []
@@ -145,7 +164,7 @@ class Header:
                 flush()
                 section = _SECTION.match(text)
                 if section:
-                    name = re.sub(r"[^\w\- ]", "", section[1].lower()).replace(" ", "-")
+                    name = _section_name(section[1])
                     out.append(f'<h2 id="{name}">{html.escape(section[1])} <a class="anchor" href="#{name}">#</a></h2>\n')
                     rest = text[: 2] + text[section.end() :].lstrip("-")
                     if _comment_text(rest):

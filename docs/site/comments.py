@@ -56,8 +56,10 @@ def _block(lines, names, code, docstring):
     items = _items(lines, pattern, hanging)
     if items:
         return _list(items, names)
-    if all(line.startswith("  ") for line in lines):
-        return f'<pre tabindex="0"><code>{code(textwrap.dedent(chr(10).join(lines)))}</code></pre>\n'
+    if all(line.startswith("  ") for line in lines if line):
+        text = textwrap.dedent("\n".join(lines))
+        shown = code(text) if all(line.startswith("    ") for line in lines if line) else inline(text, names)
+        return f'<pre tabindex="0"><code>{shown}</code></pre>\n'
     for i in range(1, len(lines)):  # a paragraph, then another or a list
         if lines[i].startswith(" ") and not lines[i - 1].startswith(" ") or _FAILS.match(lines[i]):
             return _block(lines[:i], names, code, docstring) + _block(lines[i:], names, code, docstring)

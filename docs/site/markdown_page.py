@@ -42,6 +42,12 @@ def _code_inline(self, tokens, index, options, env):
     return f'<a class="name" href="{link}">{code}</a>' if link else code
 
 
+def _text(self, tokens, index, options, env):
+    text = html.escape(tokens[index].content, quote=False)
+    # A long path would make its column of a table as wide.
+    return re.sub(r"[^\s<>]{25,}", lambda word: re.sub(r"(?<=[/_])", "<wbr>", word[0]), text)
+
+
 def _table_open(self, tokens, index, options, env):
     return '<div class="table" tabindex="0"><table>\n'
 
@@ -51,7 +57,7 @@ def _table_close(self, tokens, index, options, env):
 
 
 _markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-for _rule in (_fence, _code_block, _code_inline, _table_open, _table_close):
+for _rule in (_text, _fence, _code_block, _code_inline, _table_open, _table_close):
     _markdown.add_render_rule(_rule.__name__[1:], _rule)
 
 
@@ -72,7 +78,7 @@ def _anchor(name):
 
 
 def convert(text, page, site):
-    """The HTML of a page. site finds what links lead to; page.title and page.figures are set."""
+    """The HTML of a page. site finds what links lead to; page.figures are set."""
     env = {"site": site, "page": page}
     tokens = _without_empty_heads(_markdown.parse(text, env))
     seen, heading, linked = {}, ("", ""), False
@@ -86,13 +92,14 @@ def convert(text, page, site):
         if before.type == "heading_open":
             heading = slug(plain(token), seen), plain(token)
             before.attrSet("id", heading[0])
-            if before.tag == "h1" and not page.title:
-                page.title = plain(token)
-        for child in token.children:
+        for child, after in zip(token.children, [*token.children[1:], None]):
             if child.type in ("link_open", "link_close"):
                 linked = child.type == "link_open"
             if child.type == "link_open":
-                child.attrSet("href", site.link(page, child.attrGet("href"), line))
+                href = child.attrGet("href")
+                if after.type == "text":
+                    after.content = site.label(page, href, after.content)
+                child.attrSet("href", site.link(page, href, line))
             elif child.type == "image":
                 source, width, height = site.image(page, child.attrGet("src"), line)
                 child.attrSet("src", source)

@@ -106,7 +106,8 @@ class Reference:
         """root: the folder of the package."""
         package = os.path.basename(root)
         files = {package: os.path.join(root, "__init__.py")}
-        for name in sorted(os.listdir(root)):
+        # Those that are folders first: they are the larger ones.
+        for name in sorted(os.listdir(root), key=lambda name: (name.endswith(".py"), name)):
             path = os.path.join(root, name)
             if name.endswith(".py") and not name.startswith("_"):
                 files[f"{package}.{name[:-3]}"] = path
@@ -114,14 +115,16 @@ class Reference:
                 files[f"{package}.{name}"] = os.path.join(path, "__init__.py")
         self.modules = [_Module(path, name) for name, path in files.items()]
         self.anchors = {}  # of names, the first that has it
+        self.current = None  # the entry that is made
         for module in self.modules:
+            module.all = [name for name in module.all if not name.startswith("_")]
             for name in module.all:
                 self.anchors.setdefault(name, f"{module.name}.{name}")
 
     def _link(self, word):
         anchor = self.anchors.get(word)
         # Words such as "options" and "update" are also words of English.
-        if not anchor or not re.search(r"[A-Z_]", word):
+        if not anchor or anchor == self.current or not re.search(r"[A-Z_]", word):
             return html.escape(word)
         return f'<a class="name" href="#{anchor}">{word}</a>'
 
@@ -163,7 +166,7 @@ class Reference:
         if not found:
             raise ValueError(f"{module.path}: __all__ has {name}, expected a definition of it in the package")
         there, node = found
-        anchor = f"{module.name}.{name}"
+        anchor = self.current = f"{module.name}.{name}"
         if isinstance(node, ast.ClassDef):
             return self._class(there, node, anchor)
         if isinstance(node, ast.FunctionDef):
@@ -176,6 +179,7 @@ class Reference:
         out = ['<h1 id="python-reference">Python reference</h1>\n']
         for module in self.modules:
             out.append(f'<h2 id="{module.name}">{module.name} <a class="anchor" href="#{module.name}">#</a></h2>\n')
+            self.current = None
             out.append(self._doc(module.tree))
             out += [self._name(module, name) for name in module.all]
         return "".join(out)

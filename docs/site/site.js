@@ -90,9 +90,11 @@ function find(query) {
             const title = match(index.pages[section[0]][1].toLowerCase(), word);
             if (!heading && !text && !title) { score = -1; break; }
             if (!heading && !text) score += 1;
-            score += 10 * heading + text + (section[4] === word ? 40 : 0);
+            const times = text ? Math.min(section[5].split(word).length - 1, 9) : 0;
+            score += 10 * heading + 2 * text + times + (section[4] === word ? 40 : 0);
         }
-        if (score > 0) found.push([score, section]);
+        // Pages about the past come after all others.
+        if (score > 0) found.push([index.pages[section[0]][3] ? score - 1000 : score, section]);
     }
     found.sort((a, b) => b[0] - a[0]);
     return { words, sections: found.map((pair) => pair[1]) };
@@ -111,7 +113,9 @@ function marked(text, words) {
 function excerpt(section, words) {
     const at = Math.max(0, ...words.slice(0, 1).map((word) => section[5].indexOf(word)));
     const start = at < 60 ? 0 : section[3].indexOf(" ", at - 60) + 1;
-    return (start ? "… " : "") + section[3].slice(start, start + 180);
+    const part = section[3].slice(start, start + 180);
+    const whole = start + 180 >= section[3].length;
+    return (start ? "… " : "") + (whole ? part : part.replace(/\s\S*$/, " …"));
 }
 
 function show() {

@@ -18,5 +18,5 @@ from .rivals import *
 from .rules import *
 
 __all__ = ["Bounded", "Common", "Histogram", "Optimizer", "create", "log_learning_rates"]
-__all__ += rivals.__all__
 __all__ += rules.__all__
+__all__ += rivals.__all__
