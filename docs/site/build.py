@@ -314,10 +314,11 @@ class Site:
         index = []
         pages = self.pages + list(self.sources.values())
         for page in pages:
-            facts = Facts(page.body)
+            contents = ""
             if page in self.pages:
+                facts = Facts(page.body)
                 index += [[self.pages.index(page), *section] for section in facts.sections]
-            contents = self._contents(facts)
+                contents = self._contents(facts)
             root = self._relative(page, "index.html")[: -len("index.html")]
             values = {
                 "title": html.escape("adamod" if page.path == "index.html" else f"{page.title} · adamod"),

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: MIT
 """
 import ast
+import functools
 import html
 import inspect
 import os
@@ -17,12 +18,17 @@ class _Module:
         self.path, self.name = path, name
         with open(path, encoding="utf-8") as file:
             self.text = file.read()
+        self.lines = self.text.encode("utf-8").split(b"\n")
         self.tree = ast.parse(self.text, path)
         self.folder = os.path.dirname(path)
         self.all = self._all()
 
     def segment(self, node):
-        return ast.get_source_segment(self.text, node)
+        """The source of a node. Columns count bytes. ast.get_source_segment splits the whole text each time."""
+        lines = self.lines[node.lineno - 1 : node.end_lineno]
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return b"\n".join(lines).decode("utf-8")
 
     def _imported(self, level, module):
         """The module that `from .module import` names; None if it is not of this package."""
@@ -34,7 +40,7 @@ class _Module:
         path = os.path.join(folder, *(module or "__init__").split("."))
         for file in (path + ".py", os.path.join(path, "__init__.py")):
             if os.path.exists(file):
-                return _Module(file, self.name)
+                return _module(file, self.name)
         return None
 
     def _all(self):
@@ -64,6 +70,11 @@ class _Module:
                 if found:
                     return found
         return None
+
+
+@functools.lru_cache(maxsize=None)
+def _module(path, name):
+    return _Module(path, name)
 
 
 def _docstring(node):
