@@ -118,7 +118,13 @@ NAVIGATION = {
                                                      {"source": "docs/one.md", "title": "One"}]}
     ]
 }
-HOME = "# small\n\nA page: [one](docs/one.md), [its part](docs/one.md#a-part-of-it), [a file](run.sh), [a folder](docs/images).\n"
+HOME = "# small\n\nA page: [one](docs/one.md), [its part](docs/one.md#a-part-of-it), [a file](run.sh), [a folder](docs/images), [cells](x.ipynb).\n"
+NOTEBOOK = {
+    "cells": [
+        {"cell_type": "markdown", "source": ["# Cells\n", "\n", "[one](docs/one.md)"]},
+        {"cell_type": "code", "source": ["print(1 < 2)"], "outputs": [{"output_type": "stream", "text": ["True\n"]}]},
+    ]
+}
 ONE = "# One\n\n## A part of it\n\n![a line](images/line.svg)\n"
 
 
@@ -132,6 +138,7 @@ def check_faults(work):
         write(home, tree, "README.md")
         write(one, tree, "docs", "one.md")
         write("echo\n", tree, "run.sh")
+        write(json.dumps(NOTEBOOK), tree, "x.ipynb")
         write(json.dumps(navigation), tree, "docs", "site", "navigation.json")
         write(image, tree, "docs", "images", "line.svg")
 
@@ -140,6 +147,9 @@ def check_faults(work):
     check(status == 0, f"the small tree does not build: {said}")
     before = contents(out)
     check({"index.html", "one.html", "images/line.svg", "source/run.sh.html"} <= set(before), f"the small site has {sorted(before)}")
+    cells = before["source/x.ipynb.html"].decode()
+    for part in ('<h1 id="cell-1-cells">', '<a href="../one.html">one</a>', "&lt;", '<pre class="output" tabindex="0"><code>True'):
+        check(part in cells, f"the notebook has no {part}")
 
     def fails(what, message, **changed):
         fill(**changed)

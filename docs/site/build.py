@@ -118,13 +118,13 @@ class Site:
         where = f"{page.source}:{line}: link to {href}"
         if target.startswith("..") or not os.path.exists(self.at(target)):
             self.faults.append(f"{where}: {target} is not there, expected a file or folder of the tree")
-            return href
+            return "#"
         found = self.by_source.get(target) or self.by_source.get(posixpath.join(target, "README.md"))
         if found:
             return self._relative(page, found.path) + sharp + anchor
         if target.endswith(".md"):
             self.faults.append(f"{where}: {target} has no page, expected it in a group of {NAVIGATION}")
-            return href
+            return "#"
         if target.endswith(IMAGES):
             return self.image(page, path, line)[0]
         return self._relative(page, self.source_page(target).path) + sharp + anchor
@@ -134,7 +134,7 @@ class Site:
         target = self._target(page, href)
         if not os.path.isfile(self.at(target)):
             self.faults.append(f"{page.source}:{line}: image {href}: {target} is not there, expected a file of the tree")
-            return href, 0, 0
+            return "", 0, 0
         path = re.sub(r"^docs/", "", target)
         if path not in self.files:
             with open(self.at(target), "rb") as file:
@@ -193,20 +193,21 @@ class Site:
         for number, cell in enumerate(json.loads(self.read(page.source))["cells"], 1):
             text = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                # Headings of a cell count within it.
-                out.append(re.sub(r' id="', f' id="cell-{number}-', markdown_page.convert(text, page, self))
-                           .replace('class="anchor" href="#', f'class="anchor" href="#cell-{number}-'))
+                made = markdown_page.convert(text, page, self)
+                out.append(re.sub(r'( id="|class="anchor" href="#)', rf"\1cell-{number}-", made))  # names count within a cell
             elif cell["cell_type"] == "code":
                 out.append(f'<pre tabindex="0"><code>{highlight(text, "python")}</code></pre>\n')
-                for output in cell.get("outputs", []):
-                    shown = output.get("text") or output.get("data", {}).get("text/plain") or []
-                    image = output.get("data", {}).get("image/png")
-                    if image:
-                        out.append(f'<p><img alt="output of cell {number}" src="data:image/png;base64,{"".join(image).strip()}"></p>\n')
-                    elif shown:
-                        out.append(f'<pre class="output" tabindex="0"><code>{html.escape("".join(shown))}</code></pre>\n')
-        page.title = page.source
+                out += [self._output(output, number) for output in cell.get("outputs", [])]
         return "".join(out)
+
+    @staticmethod
+    def _output(output, number):
+        data = output.get("data", {})
+        if "image/png" in data:
+            image = "".join("".join(data["image/png"]).split())
+            return f'<p><img alt="output of cell {number}" src="data:image/png;base64,{image}"></p>\n'
+        text = "".join(output.get("text") or data.get("text/plain") or [])
+        return f'<pre class="output" tabindex="0"><code>{html.escape(text)}</code></pre>\n' if text else ""
 
     # ---- pages ----
 

@@ -57,19 +57,30 @@ class _Module:
         return found
 
     def find(self, name):
-        """The module that defines a name, and its node there."""
-        for node in self.tree.body:
+        """The module that defines a name, or imports it from another package, and its node there."""
+        statements = list(_statements(self.tree.body))
+        for node in statements:
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
                 return self, node
             if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
                 return self, node
-        for node in self.tree.body:
-            if isinstance(node, ast.ImportFrom) and any(alias.name in (name, "*") for alias in node.names):
+        for node in statements:
+            if isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) in (name, "*") for alias in node.names):
                 module = self._imported(node.level, node.module)
-                found = module and module.find(name)
+                found = module.find(name) if module else (self, node)
                 if found:
                     return found
         return None
+
+
+def _statements(body):
+    """Those of a module, also where they depend on what is installed."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.If, ast.Try)):
+            parts = [node.body, node.orelse, *(handler.body for handler in getattr(node, "handlers", []))]
+            for part in parts:
+                yield from _statements(part)
 
 
 @functools.lru_cache(maxsize=None)
