@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The documentation's site (scripts/site): it builds, twice the same; its links, anchors and images lead somewhere, by a check
-of this file's own; the faults that scripts/site is to find are found. Where there is a chromium, pages are opened at the widths
-of a desktop and a phone, light and dark: nothing is wider than the window, the search finds, the console stays empty.
+"""The documentation's site (scripts/site): it builds, twice the same; its links, anchors and images lead somewhere, by
+a check of this file's own; the faults that scripts/site is to find are found. Where there is a chromium, pages are opened
+at the widths of a desktop and a phone, light and dark: nothing is wider than the window, the search finds, the console
+stays empty.
 
 ADAMOD_TEST_BROWSER=1 demands the chromium.
 
 SPDX-License-Identifier: MIT
 """
+
 import json
 import os
 import re
@@ -19,7 +21,17 @@ import test_docs
 
 ROOT = os.environ.get("SOURCE_DIR") or test_docs.ROOT
 SKIPPED = 77
-LONG = ("index", "optimizers", "c-reference", "python-reference", "results", "performance", "architecture", "adamod.1", "figures")
+LONG = (
+    "index",
+    "optimizers",
+    "c-reference",
+    "python-reference",
+    "results",
+    "performance",
+    "architecture",
+    "adamod.1",
+    "figures",
+)
 
 
 def check(condition, message):
@@ -43,7 +55,10 @@ def build(root, out, **environment):
     """The exit status, and what was printed."""
     done = subprocess.run(
         [os.path.join(root, "scripts", "site"), "--out", out],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "PYTHON": sys.executable, **environment}, check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHON": sys.executable, **environment},
+        check=False,
     )
     return done.returncode, done.stdout.decode()
 
@@ -90,20 +105,27 @@ def check_names(ids):
             check(not missing, f"{path} has no {missing}")
     functions = re.findall(r"^ADAMOD_API .*?(\w+)\(", read(ROOT, "lib", "include", "adamod.h"), re.MULTILINE)
     check(len(functions) > 60, f"only {len(functions)} functions in adamod.h")
-    check(set(functions) <= ids["c-reference.html"], f"the C reference lacks {set(functions) - ids['c-reference.html']}")
+    check(
+        set(functions) <= ids["c-reference.html"], f"the C reference lacks {set(functions) - ids['c-reference.html']}"
+    )
     classes = []
     for name in ("rules.py", "rivals.py"):
         text = read(ROOT, "python", "libadamod", "torch", name)
         classes += re.findall(r"^class ([A-Z]\w*)\(", text, re.MULTILINE)
     check(len(classes) > 20, f"only {len(classes)} classes in libadamod.torch")
-    wanted = {f"libadamod.torch.{name}" for name in classes} | {"libadamod.numpy.update", "libadamod.torch.Optimizer.step"}
+    wanted = {f"libadamod.torch.{name}" for name in classes} | {
+        "libadamod.numpy.update",
+        "libadamod.torch.Optimizer.step",
+    }
     check(wanted <= ids["python-reference.html"], f"the Python reference lacks {wanted - ids['python-reference.html']}")
     print(f"ok names of headings, {len(functions)} functions, {len(classes)} classes")
 
 
 def check_search_index(files):
     text = files["search-index.js"].decode()
-    pages, sections = re.fullmatch(r"window\.searchIndex = \{pages: (\[.*?\]), sections: (\[\n.*\n\])\};\n", text, re.DOTALL).groups()
+    pages, sections = re.fullmatch(
+        r"window\.searchIndex = \{pages: (\[.*?\]), sections: (\[\n.*\n\])\};\n", text, re.DOTALL
+    ).groups()
     pages, sections = json.loads(pages), json.loads(sections)
     found = {pages[number][0] for number, _, heading, text in sections if "beta3" in (heading + text).lower()}
     check({"optimizers.html", "pytorch.html", "python-reference.html"} <= found, f"beta3 is only in {found}")
@@ -114,11 +136,21 @@ def check_search_index(files):
 
 NAVIGATION = {
     "groups": [
-        {"title": "Start", "about": "all", "pages": [{"source": "README.md", "title": "Home", "page": "index.html"},
-                                                     {"source": "docs/one.md", "title": "One"}]}
+        {
+            "title": "Start",
+            "about": "all",
+            "pages": [
+                {"source": "README.md", "title": "Home", "page": "index.html"},
+                {"source": "docs/one.md", "title": "One"},
+            ],
+        }
     ]
 }
-HOME = "# small\n\nA page: [one](docs/one.md), [its part](docs/one.md#a-part-of-it), [a file](run.sh), [a folder](docs/images), [cells](x.ipynb).\n"
+HOME = """# small
+
+A page: [one](docs/one.md), [its part](docs/one.md#a-part-of-it), [a file](run.sh), [cells](x.ipynb),
+[a folder](docs/images).
+"""
 NOTEBOOK = {
     "cells": [
         {"cell_type": "markdown", "source": ["# Cells\n", "\n", "[one](docs/one.md)"]},
@@ -146,9 +178,17 @@ def check_faults(work):
     status, said = build(tree, out)
     check(status == 0, f"the small tree does not build: {said}")
     before = contents(out)
-    check({"index.html", "one.html", "images/line.svg", "source/run.sh.html"} <= set(before), f"the small site has {sorted(before)}")
+    check(
+        {"index.html", "one.html", "images/line.svg", "source/run.sh.html"} <= set(before),
+        f"the small site has {sorted(before)}",
+    )
     cells = before["source/x.ipynb.html"].decode()
-    for part in ('<h1 id="cell-1-cells">', '<a href="../one.html">one</a>', "&lt;", '<pre class="output" tabindex="0"><code>True'):
+    for part in (
+        '<h1 id="cell-1-cells">',
+        '<a href="../one.html">one</a>',
+        "&lt;",
+        '<pre class="output" tabindex="0"><code>True',
+    ):
         check(part in cells, f"the notebook has no {part}")
 
     def fails(what, message, **changed):
@@ -157,12 +197,29 @@ def check_faults(work):
         check(status == 1 and message in said, f"{what}: status {status}, {said!r}, expected {message!r}")
         check(contents(out) == before, f"{what}: the site was written")
 
-    fails("a broken link", "README.md:5: link to docs/two.md: docs/two.md is not there", home=HOME + "\n[two](docs/two.md)\n")
-    fails("a broken anchor", "README.md: link to one.html#no-part: docs/one.md has no heading or name #no-part",
-          home=HOME + "\n[no part](docs/one.md#no-part)\n")
-    fails("a broken anchor of its own", "docs/one.md: link to #gone: docs/one.md has no heading or name #gone", one=ONE + "\n[x](#gone)\n")
-    fails("a missing image", "docs/one.md:5: image images/no.svg: docs/images/no.svg is not there", one=ONE.replace("line", "no"))
-    fails("an image of elsewhere", "expected an image of the tree", one=ONE + '\n<img src="https://example.org/a.png">\n')
+    fails(
+        "a broken link",
+        "README.md:6: link to docs/two.md: docs/two.md is not there",
+        home=HOME + "\n[two](docs/two.md)\n",
+    )
+    fails(
+        "a broken anchor",
+        "README.md: link to one.html#no-part: docs/one.md has no heading or name #no-part",
+        home=HOME + "\n[no part](docs/one.md#no-part)\n",
+    )
+    fails(
+        "a broken anchor of its own",
+        "docs/one.md: link to #gone: docs/one.md has no heading or name #gone",
+        one=ONE + "\n[x](#gone)\n",
+    )
+    fails(
+        "a missing image",
+        "docs/one.md:5: image images/no.svg: docs/images/no.svg is not there",
+        one=ONE.replace("line", "no"),
+    )
+    fails(
+        "an image of elsewhere", "expected an image of the tree", one=ONE + '\n<img src="https://example.org/a.png">\n'
+    )
     fails("a page without a title", "docs/one.md: no title", one="## A part of it\n")
     gone = json.loads(json.dumps(NAVIGATION).replace("docs/one.md", "docs/none.md"))
     fails("a page that is not there", "docs/none.md is not there", navigation=gone)
@@ -174,7 +231,10 @@ def check_faults(work):
     other = os.path.join(work, "other")
     write("mine\n", other, "file")
     status, said = build(tree, other)
-    check(status == 1 and "is not a site" in said and set(contents(other)) == {"file"}, f"a folder of others: {status}, {said}")
+    check(
+        status == 1 and "is not a site" in said and set(contents(other)) == {"file"},
+        f"a folder of others: {status}, {said}",
+    )
     usage = subprocess.run([os.path.join(tree, "scripts", "site"), "--no-such"], stderr=subprocess.PIPE, check=False)
     check(usage.returncode == 2 and usage.stderr.startswith(b"usage: scripts/site"), "a flag that there is not")
     print("ok faults")
@@ -194,7 +254,8 @@ async function look(page, width) {
     document.body.append(frame);
     await new Promise((done) => { frame.onload = done; });
     const view = frame.contentWindow, root = frame.contentDocument.documentElement;
-    const one = {page, width, inner: view.innerWidth, scroll: root.scrollWidth, back: color(view, frame.contentDocument.body)};
+    const one = {page, width, inner: view.innerWidth, scroll: root.scrollWidth};
+    one.back = color(view, frame.contentDocument.body);
     frame.contentDocument.getElementById("site-theme-button").click();
     one.switched = color(view, frame.contentDocument.body);
     one.dark_scroll = root.scrollWidth;
@@ -222,9 +283,23 @@ async function look(page, width) {
 def browse(browser, work, url, *flags):
     """The page as the browser has it in the end. Nothing may be said on its console."""
     done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", f"--user-data-dir={tempfile.mkdtemp(dir=work)}",
-         "--window-size=1280,900", "--virtual-time-budget=60000", *flags, "--dump-dom", url],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=240,
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            f"--user-data-dir={tempfile.mkdtemp(dir=work)}",
+            "--window-size=1280,900",
+            "--virtual-time-budget=60000",
+            *flags,
+            "--dump-dom",
+            url,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=240,
     )
     said = [line for line in done.stderr.decode().splitlines() if "CONSOLE" in line]
     check(not said, f"{url}: the console says: {said[:3]}")
@@ -245,7 +320,10 @@ def check_in_browser(site, work):
     # As a user has it: a file, and no flag that lets a page read others.
     found = browse(browser, work, f"file://{site}/index.html?q=beta3")
     results = found.partition('id="site-results">')[2].partition("</header>")[0]
-    check(results.count("<a ") > 5 and "<mark>beta3</mark>" in results and "optimizers.html#" in results, f"the search: {results[:500]}")
+    check(
+        results.count("<a ") > 5 and "<mark>beta3</mark>" in results and "optimizers.html#" in results,
+        f"the search: {results[:500]}",
+    )
     found = browse(browser, work, f"file://{site}/optimizers.html?q=nosuchword")
     check("No section has all of these words." in found, "a search for what is nowhere")
     write(HARNESS.replace("PAGES", json.dumps(LONG)), site, "harness.html")
@@ -261,7 +339,10 @@ def check_in_browser(site, work):
             check(one["inner"] == one["width"], f"{where}: the frame is {one['inner']} wide")
             for key in ("scroll", "dark_scroll", "menu_scroll"):
                 check(one.get(key, 0) <= one["inner"], f"{where}: it is {one.get(key)} wide ({key})")
-            check(is_dark(one["back"]) == dark, f"{where}: its background is {one['back']} where the system is {'dark' if dark else 'light'}")
+            check(
+                is_dark(one["back"]) == dark,
+                f"{where}: its background is {one['back']} where the system is {'dark' if dark else 'light'}",
+            )
             check(is_dark(one["switched"]) != dark, f"{where}: the switch leaves it {one['switched']}")
             check(one.get("menu", 800) > 400, f"{where}: the menu does not open")
     os.remove(os.path.join(site, "harness.html"))
@@ -269,7 +350,11 @@ def check_in_browser(site, work):
 
 
 def main():
-    needed = [module for module in ("markdown_it",) if subprocess.run([sys.executable, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode]
+    needed = [
+        module
+        for module in ("markdown_it",)
+        if subprocess.run([sys.executable, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode
+    ]
     needed += [] if shutil.which("mandoc") else ["mandoc"]
     if needed:
         print(f"skipped: there is no {' and no '.join(needed)}: apt-get install python3-markdown-it mandoc")

@@ -2,11 +2,12 @@
 
 usage: build.py ROOT OUT      ROOT: the tree; OUT: the folder to write
 
-Every link, anchor and image of the site is checked before anything is written. Two runs write the same bytes. scripts/site is
-the command for users.
+Every link, anchor and image of the site is checked before anything is written. Two runs write the same bytes.
+scripts/site is the command for users.
 
 SPDX-License-Identifier: MIT
 """
+
 import html
 import json
 import os
@@ -133,13 +134,19 @@ class Site:
         """Copies an image; its place in the site, and its size where that is known."""
         target = self._target(page, href)
         if not os.path.isfile(self.at(target)):
-            self.faults.append(f"{page.source}:{line}: image {href}: {target} is not there, expected a file of the tree")
+            self.faults.append(
+                f"{page.source}:{line}: image {href}: {target} is not there, expected a file of the tree"
+            )
             return "", 0, 0
         path = re.sub(r"^docs/", "", target)
         if path not in self.files:
             with open(self.at(target), "rb") as file:
                 self.files[path] = file.read()
-        box = re.search(rb'<svg[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"', self.files[path]) if path.endswith(".svg") else None
+        box = (
+            re.search(rb'<svg[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"', self.files[path])
+            if path.endswith(".svg")
+            else None
+        )
         size = (round(float(box[1])), round(float(box[2]))) if box else (0, 0)
         return (self._relative(page, path), *size)
 
@@ -169,8 +176,9 @@ class Site:
                 if os.path.isdir(self.at(path)):
                     rows.append(f"<li>{html.escape(name)}/</li>")
                 else:
-                    rows.append(f'<li><a href="{html.escape(self.link(page, posixpath.join(".", self._below(page, path)), 0))}">'
-                                f"{html.escape(name)}</a></li>")
+                    # Links of a page count from the folder of its source, which is the one around this.
+                    link = self.link(page, f"{posixpath.basename(page.source)}/{name}", 1)
+                    rows.append(f'<li><a href="{html.escape(link)}">{html.escape(name)}</a></li>')
             page.body = f'{title}<ul class="files">\n' + "\n".join(rows) + "\n</ul>\n"
             return
         if page.source.endswith(".ipynb"):
@@ -183,10 +191,6 @@ class Site:
         code = highlight(text, language_of(page.source))
         page.body = f'{title}<pre class="source" tabindex="0"><code>{code}</code></pre>\n'
 
-    @staticmethod
-    def _below(page, path):
-        return posixpath.relpath(path, posixpath.dirname(page.source) or ".")
-
     def _notebook(self, page):
         """The cells of a notebook, and what they printed."""
         out = []
@@ -194,7 +198,9 @@ class Site:
             text = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
                 made = markdown_page.convert(text, page, self)
-                out.append(re.sub(r'( id="|class="anchor" href="#)', rf"\1cell-{number}-", made))  # names count within a cell
+                out.append(
+                    re.sub(r'( id="|class="anchor" href="#)', rf"\1cell-{number}-", made)
+                )  # names count within a cell
             elif cell["cell_type"] == "code":
                 out.append(f'<pre tabindex="0"><code>{highlight(text, "python")}</code></pre>\n')
                 out += [self._output(output, number) for output in cell.get("outputs", [])]
@@ -231,15 +237,19 @@ class Site:
     def _gallery(self, page):
         """All figures of the other pages, each with its section."""
         page.title = "Figures"
-        out = ['<h1 id="site-title">Figures</h1>\n<p>Every figure of these pages, small. Each leads to its section.</p>\n']
+        out = [
+            '<h1 id="site-title">Figures</h1>\n<p>Every figure of these pages, small. Each leads to its section.</p>\n'
+        ]
         for other in sorted(self.pages, key=lambda other: other.group != page.group):  # those of its own group first
             if not other.figures:
                 continue
             name = posixpath.splitext(other.path)[0]
             out.append(f'<h2 id="{name}">{html.escape(other.title)}</h2>\n<div class="gallery">\n')
             for source, text, anchor, heading in other.figures:
-                out.append(f'<a href="{other.path}#{html.escape(anchor)}"><img src="{html.escape(source)}" loading="lazy" '
-                           f'alt="{html.escape(text)}"><b>{html.escape(heading)}</b><span>{html.escape(text)}</span></a>\n')
+                out.append(
+                    f'<a href="{other.path}#{html.escape(anchor)}"><img src="{html.escape(source)}" loading="lazy" '
+                    f'alt="{html.escape(text)}"><b>{html.escape(heading)}</b><span>{html.escape(text)}</span></a>\n'
+                )
             out.append("</div>\n")
         return "".join(out)
 
@@ -247,9 +257,12 @@ class Site:
         """The README, with a way into each group after what comes first."""
         cards = "".join(
             f'<a href="{pages[0].path}"><b>{html.escape(title)}</b><span>{html.escape(about)}</span></a>\n'
-            for title, about, pages in self.groups if page not in pages
+            for title, about, pages in self.groups
+            if page not in pages
         )
-        page.body = page.body.replace("</p>\n", f'</p>\n<div class="cards">\n{cards}</div>\n', 1).replace("<p>", '<p class="lead">', 1)
+        page.body = page.body.replace("</p>\n", f'</p>\n<div class="cards">\n{cards}</div>\n', 1).replace(
+            "<p>", '<p class="lead">', 1
+        )
 
     def make(self):
         for page in self.pages:
@@ -262,7 +275,8 @@ class Site:
             elif os.path.exists(self.at(f"{page.source}/__init__.py")):
                 page.title, page.body = "Python reference", Reference(self.at(page.source)).to_html()
             elif not os.path.isdir(self.at(page.source)):
-                raise Fault(f"{NAVIGATION}: {page.source}: expected Markdown, a header, a manual page, a package or a folder of images")
+                kinds = "Markdown, a header, a manual page, a package or a folder of images"
+                raise Fault(f"{NAVIGATION}: {page.source}: expected {kinds}")
         for page in self.pages:
             if not page.body:
                 page.body = self._gallery(page)
@@ -282,7 +296,9 @@ class Site:
             out.append(f"<h2>{html.escape(title)}</h2>\n<ul>\n")
             for other in pages:
                 current = ' aria-current="page"' if other is page else ""
-                out.append(f'<li><a href="{self._relative(page, other.path)}"{current}>{html.escape(other.label)}</a></li>\n')
+                out.append(
+                    f'<li><a href="{self._relative(page, other.path)}"{current}>{html.escape(other.label)}</a></li>\n'
+                )
             out.append("</ul>\n")
         return "".join(out)
 
@@ -305,7 +321,9 @@ class Site:
                 other = self.pages[i + step]
                 label = other.label if other.group == page.group else f"{other.group}: {other.label}"
                 word = "Previous" if step < 0 else "Next"
-                out.append(f'<a rel="{name}" class="{name}" href="{other.path}"><small>{word}</small> {html.escape(label)}</a>')
+                out.append(
+                    f'<a rel="{name}" class="{name}" href="{other.path}"><small>{word}</small> {html.escape(label)}</a>'
+                )
         return "\n".join(out)
 
     def finish(self):
@@ -372,7 +390,9 @@ class Site:
                     self.faults.append(f"{what}: {target} has no anchors, expected a page")
                 elif anchor and unquote(anchor) not in facts[target].ids:
                     self.faults.append(f"{what}: {sources[target]} has no heading or name #{anchor}")
-        self.files["external-links.txt"] = "".join(f"{href}\t{source}\n" for href, source in sorted(outside)).encode("utf-8")
+        self.files["external-links.txt"] = "".join(f"{href}\t{source}\n" for href, source in sorted(outside)).encode(
+            "utf-8"
+        )
         self.external = len({href for href, _ in outside})
 
     def write(self, out):
@@ -406,9 +426,11 @@ def main(root, out):
         for line in str(error).splitlines():
             print(f"site: {line}", file=sys.stderr)
         return 1
-    size = sum(map(len, site.files.values()))
-    print(f"{os.path.join(out, 'index.html')}: {len(site.pages)} pages, {len(site.sources)} sources, {size / 1e6:.1f} MB, "
-          f"{site.external} external links, which were not followed")
+    size = sum(map(len, site.files.values())) / 1e6
+    print(
+        f"{os.path.join(out, 'index.html')}: {len(site.pages)} pages, {len(site.sources)} sources, {size:.1f} MB; "
+        f"{site.external} external links were not followed"
+    )
     return 0
 
 

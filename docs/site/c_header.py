@@ -1,10 +1,11 @@
 """The C reference, from the header's own comments.
 
-A comment is of the declarations that follow it without an empty line. `/* ---- 1. Title ----` begins a section. Every function,
-type, macro and enumerator has an anchor of its name.
+A comment is of the declarations that follow it without an empty line. `/* ---- 1. Title ----` begins a section. Every
+function, type, macro and enumerator has an anchor of its name.
 
 SPDX-License-Identifier: MIT
 """
+
 import html
 import re
 import textwrap
@@ -64,7 +65,9 @@ def _items(text, where):
 
             def done(code):
                 bare = _without_comments(code).rstrip()
-                return code.count("/*") == code.count("*/") and bare.endswith(";") and bare.count("{") == bare.count("}")
+                return (
+                    code.count("/*") == code.count("*/") and bare.endswith(";") and bare.count("{") == bare.count("}")
+                )
 
         while not done("\n".join(lines[start:i])):
             if i == len(lines):
@@ -165,8 +168,10 @@ class Header:
                 section = _SECTION.match(text)
                 if section:
                     name = _section_name(section[1])
-                    out.append(f'<h2 id="{name}">{html.escape(section[1])} <a class="anchor" href="#{name}">#</a></h2>\n')
-                    rest = text[: 2] + text[section.end() :].lstrip("-")
+                    out.append(
+                        f'<h2 id="{name}">{html.escape(section[1])} <a class="anchor" href="#{name}">#</a></h2>\n'
+                    )
+                    rest = text[:2] + text[section.end() :].lstrip("-")
                     if _comment_text(rest):
                         out.append(self._prose(rest))
                 else:

@@ -9,6 +9,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import html
 import re
 import textwrap
@@ -28,7 +29,8 @@ def inline(text, names):
 
 
 def _items(lines, pattern, hanging):
-    """Names and texts of items, or None if these lines are no such list. hanging: how far texts go on, None: in their column."""
+    """Names and texts of items, or None if these lines are no such list. hanging: how far texts are indented where they
+    go on; None: to their column."""
     found, column = [], None
     for line in lines:
         match = pattern.match(line)

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import re
 from html.parser import HTMLParser
 

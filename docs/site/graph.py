@@ -7,6 +7,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import html
 import re
 import textwrap
@@ -47,7 +48,7 @@ def _read(text, where):
 
 
 def _ranked(labels, edges):
-    """Nodes in ranks, each below all that lead to it. An edge across ranks has a point in each of those, (a, b, rank)."""
+    """Nodes in ranks, each below all that lead to it. An edge across ranks has a point in each: (a, b, rank)."""
     rank = dict.fromkeys(labels, 0)
     for _ in labels:
         for a, b in edges:
@@ -63,8 +64,12 @@ def _ranked(labels, edges):
     for sweep in range(8):  # each node to the middle of its neighbours, downwards and upwards in turns
         here = {node: (i + 0.5) / len(nodes) for nodes in ranks for i, node in enumerate(nodes)}
         for nodes in ranks[1:] if sweep % 2 == 0 else ranks[-2::-1]:
-            near = {node: [here[a] for a, b in links if b == node] if sweep % 2 == 0 else
-                    [here[b] for a, b in links if a == node] for node in nodes}
+            near = {
+                node: [here[a] for a, b in links if b == node]
+                if sweep % 2 == 0
+                else [here[b] for a, b in links if a == node]
+                for node in nodes
+            }
             nodes.sort(key=lambda node: sum(near[node]) / len(near[node]) if near[node] else here[node])
             here.update({node: (i + 0.5) / len(nodes) for i, node in enumerate(nodes)})
     return ranks, chains
@@ -74,7 +79,9 @@ def graph(text, where):
     """The SVG of a graph; where is for messages."""
     labels, edges, frames = _read(text, where)
     ranks, chains = _ranked(labels, edges)
-    lines = {name: [label.partition(": ")[0], *textwrap.wrap(label.partition(": ")[2], 27)] for name, label in labels.items()}
+    lines = {
+        name: [label.partition(": ")[0], *textwrap.wrap(label.partition(": ")[2], 27)] for name, label in labels.items()
+    }
     width_of = {node: BOX if node in labels else GAP for nodes in ranks for node in nodes}
     total = [sum(width_of[node] for node in nodes) + GAP * (len(nodes) - 1) for nodes in ranks]
     width, y, place = max(total) + 2 * GAP, GAP + (LINE if frames else 0), {}
@@ -115,6 +122,6 @@ def graph(text, where):
             out.append(f'<text{weight} x="{x + w / 2:g}" y="{top + i * LINE:g}">{html.escape(line)}</text>')
     words = "; ".join(f"{a} leads to {b}" for a, b in edges)
     return (
-        f'<div class="graph" tabindex="0"><svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-        f'role="img" aria-label="{html.escape(words)}">\n' + "\n".join(out) + "\n</svg></div>\n"
+        f'<div class="graph" tabindex="0"><svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+        f' role="img" aria-label="{html.escape(words)}">\n' + "\n".join(out) + "\n</svg></div>\n"
     )

@@ -2,15 +2,16 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import html
 import re
 
 _C_WORDS = """auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool class
-namespace template using new delete public private protected nullptr true false NULL size_t int8_t int16_t int32_t int64_t
-uint8_t uint16_t uint32_t uint64_t"""
-_PYTHON_WORDS = """and as assert async await break class continue def del elif else except finally for from global if import
-in is lambda nonlocal not or pass raise return try while with yield True False None"""
+namespace template using new delete public private protected nullptr true false NULL size_t int8_t int16_t int32_t
+int64_t uint8_t uint16_t uint32_t uint64_t"""
+_PYTHON_WORDS = """and as assert async await break class continue def del elif else except finally for from global if
+import in is lambda nonlocal not or pass raise return try while with yield True False None"""
 _SH_WORDS = "case do done elif else esac exit export fi for function if in local return set shift then while"
 _CMAKE_WORDS = "ON OFF PRIVATE PUBLIC INTERFACE REQUIRED if else elseif endif foreach endforeach function endfunction"
 
@@ -48,7 +49,7 @@ def language_of(path):
 
 
 def highlight(code, language, name=html.escape, comment=html.escape):
-    """HTML of code. name makes that of an identifier, comment that of a comment's text. Unknown languages stay plain."""
+    """HTML of code. name makes that of an identifier, comment that of a comment. Unknown languages stay plain."""
     if language not in _LANGUAGES:
         return html.escape(code)
     pattern, keywords = _LANGUAGES[language]
@@ -56,7 +57,9 @@ def highlight(code, language, name=html.escape, comment=html.escape):
     for match in pattern.finditer(code):
         out.append(html.escape(code[end : match.start()]))
         end, kind, text = match.end(), match.lastgroup, match[0]
-        if kind == "word" and (text in keywords or text[0] == "#" or (language == "yaml" and code[end : end + 1] == ":")):
+        if kind == "word" and (
+            text in keywords or text[0] == "#" or (language == "yaml" and code[end : end + 1] == ":")
+        ):
             out.append(f'<span class="k">{html.escape(text)}</span>')
         elif kind == "word":
             out.append(name(text))

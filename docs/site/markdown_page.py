@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import html
 import re
 

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import ast
 import functools
 import html
@@ -65,7 +66,9 @@ class _Module:
             if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
                 return self, node
         for node in statements:
-            if isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) in (name, "*") for alias in node.names):
+            if isinstance(node, ast.ImportFrom) and any(
+                (alias.asname or alias.name) in (name, "*") for alias in node.names
+            ):
                 module = self._imported(node.level, node.module)
                 found = module.find(name) if module else (self, node)
                 if found:
