@@ -30,7 +30,7 @@ def _language(comment, string, words, number=_NUMBER, word=_WORD):
 _LANGUAGES = {
     "c": _language(r"/\*.*?\*/|//[^\n]*", _STRING, _C_WORDS, word=r"\#[ \t]*[a-z]+|" + _WORD),
     "python": _language(r"\#[^\n]*", r'"""(?:\\.|[^\\])*?"""|' + _STRING, _PYTHON_WORDS),
-    "sh": _language(_HASH, _STRING, _SH_WORDS),
+    "sh": _language(_HASH, _STRING, _SH_WORDS, word=r"(?<![\w/.-])[A-Za-z_]\w*(?![\w/.-])"),
     "yaml": _language(_HASH, _STRING, "true false null", word=r"[\w.-]+(?=:(?:\s|$))|" + _WORD),
     "cmake": _language(_HASH, _STRING, _CMAKE_WORDS),
 }
