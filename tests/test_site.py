@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The documentation's site (scripts/site): it builds, twice the same; its links, anchors and images lead somewhere, by
-a check of this file's own; the faults that scripts/site is to find are found. Where there is a chromium, pages are opened
-at the widths of a desktop and a phone, light and dark: nothing is wider than the window, the search finds, the console
-stays empty.
+a check of this file's own; the faults that scripts/site is to find are found. Where there is a chromium, pages are
+opened at the widths of a desktop and a phone, light and dark: nothing is wider than the window, the search finds, the
+console stays empty.
 
 ADAMOD_TEST_BROWSER=1 demands the chromium.
 

@@ -182,7 +182,8 @@ class Site:
             page.body = f'{title}<ul class="files">\n' + "\n".join(rows) + "\n</ul>\n"
             return
         if page.source.endswith(".ipynb"):
-            page.body = title + self._notebook(page)
+            cells = self._notebook(page)
+            page.body = cells if "<h1" in cells else title + cells
             return
         try:
             text = self.read(page.source)
