@@ -659,6 +659,12 @@ TEST(files_that_are_no_checkpoints_are_refused) {
     CHECK_INT(adamod_save(m.opt, below("s.safetensors")), ADAMOD_OK);
     CHECK_STR(complaint(below("s.safetensors"), &m, NULL),
               ": not a checkpoint: its format is 'adamod optimizer state 1', expected 'adamod checkpoint 1'");
+    const adamod__st_pair newer[] = {{"format", "adamod checkpoint 2"}};
+    CHECK_INT(adamod__st_write(below("s.safetensors"), newer, 1, &none, 0), ADAMOD_OK);
+    CHECK_STR(complaint(below("s.safetensors"), &m, NULL),
+              ": a newer version's checkpoint: its format is 'adamod checkpoint 2', expected 'adamod checkpoint 1'");
+    CHECK_INT(checkpoint_load_weights(below("s.safetensors"), &m.params, NULL), -1); /* not like any safetensors file */
+    CHECK_HAS(adamod__last_message(), "its format is 'adamod checkpoint 2', expected 'adamod checkpoint 1'");
     const adamod__st_pair broken[] = {{"format", "adamod checkpoint 1"}, {"step", "-5"}};
     CHECK_INT(adamod__st_write(below("s.safetensors"), broken, 2, &none, 0), ADAMOD_OK);
     CHECK_STR(complaint(below("s.safetensors"), &m, NULL), ": its metadata say step is '-5', expected a number");

@@ -308,7 +308,7 @@ TEST(a_run_has_its_classes_and_how_each_did) {
     CHECK(isfinite(r.final.value[0]) && r.final.items == 21);
     CHECK_HAS(text_of_file("run/classes.txt"), "disc\nring\nsquare\n");
     CHECK_HAS(text_of_file("run/task.json"),
-              "{\"task\":\"images\",\"about\":\"classes of pictures\",\"items\":\"images\"");
+              "{\"format\":1,\"task\":\"images\",\"about\":\"classes of pictures\",\"items\":\"images\"");
     const char *text = text_of_file("run/classes.json");
     CHECK_HAS(text, "{\"step\":11,\"split\":\"test\",\"classes\":[\"disc\",\"ring\",");
     CHECK_HAS(text, "\"picture\":{\"height\":32,\"width\":32,\"channels\":3},\"mistakes\":[{\"label\":");

@@ -272,7 +272,7 @@ TEST(a_task_of_ones_own_is_trained_and_measured) {
     text = read_text(path);
     CHECK_HAS(
         text,
-        "{\"task\":\"remainders\",\"about\":\"remainders of numbers\",\"items\":\"numbers\",\"samples\":\"numbers\",\"answers\":\"Remainders\",\"subtitle\":[\"model.kind\"],\"metrics\":[");
+        "{\"format\":1,\"task\":\"remainders\",\"about\":\"remainders of numbers\",\"items\":\"numbers\",\"samples\":\"numbers\",\"answers\":\"Remainders\",\"subtitle\":[\"model.kind\"],\"metrics\":[");
     CHECK_HAS(text, "{\"name\":\"right\",\"label\":\"right\",\"about\":\"remainders that are right\",\"unit\":\"%\","
                     "\"scale\":100,\"decimals\":1,\"better\":\"higher\",\"headline\":true}]}");
     free(text);

@@ -1,6 +1,7 @@
 #include "cli/open_run.h"
 
 #include "core/error.h"
+#include "support/run_format.h"
 #include "tasks/gpt_folder.h"
 #include "train/checkpoints.h"
 #include "train/rank_setup.h"
@@ -23,7 +24,7 @@ static int find_checkpoint(const char *command, opened_run *o, recipe *r, char *
     snprintf(path, size, "%s/recipe.yaml", o->directory);
     if (access(path, R_OK))
         return cli_fail(command, "%s: not a run directory: recipe.yaml: %s", o->directory, strerror(errno));
-    if (recipe_load(r, path) || recipe_check(r)) return cli_failed(command);
+    if (run_format_check(o->directory) || recipe_load(r, path) || recipe_check(r)) return cli_failed(command);
     if (o->checkpoint && !checkpoints_is_name(o->checkpoint))
         return cli_usage(command, "--checkpoint is '%.80s', expected averaged, best, last, step-N or a file",
                          o->checkpoint);

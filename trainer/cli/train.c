@@ -1,6 +1,7 @@
 /* adamod train: one recipe into one run directory. */
 #include "cli/ranks.h"
 #include "cli/run_recipe.h"
+#include "support/run_format.h"
 #include "train/checkpoints.h"
 #include "train/run.h"
 
@@ -111,6 +112,7 @@ static int load_own(const char *directory, recipe *r) {
                         "%s: no run to resume: it has no recipe yet: begin it with adamod train RECIPE --out %s",
                         directory, directory);
     }
+    if (run_format_check(directory)) return cli_failed("train");
     return checkpoints_recipe(directory, r) || use_kept_files(r, directory) ? cli_refused("train") : 0;
 }
 

@@ -1,6 +1,7 @@
 #include "report/reader_parts.h"
 
 #include "core/error.h"
+#include "support/run_format.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,8 +31,8 @@ int report_run_read(report_run *out, const char *directory, const metric *known,
     *out = (report_run){.seconds = NAN, .training_loss = NAN, .directory = strdup(directory)};
     if (!out->directory) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
     for (size_t n = strlen(out->directory); n > 1 && out->directory[n - 1] == '/';) out->directory[--n] = '\0';
-    if (reader_recipe(out) || reader_machines(out) || reader_task(out, known, n_known) ||
-        reader_value(out, "data.json", READER_BYTES, reader_data) < 0 ||
+    if (run_format_check(out->directory) || reader_recipe(out) || reader_machines(out) ||
+        reader_task(out, known, n_known) || reader_value(out, "data.json", READER_BYTES, reader_data) < 0 ||
         reader_vocabulary(out, "source.vocab", "source") || reader_vocabulary(out, "target.vocab", "target") ||
         reader_vocabulary(out, "words.vocab", "target") || reader_lines(out, "metrics.jsonl", reader_metrics) ||
         reader_lines(out, "histograms.jsonl", reader_histogram) || reader_lines(out, "samples.jsonl", reader_sample) ||

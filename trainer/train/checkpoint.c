@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 static const char format[] = "adamod checkpoint 1";
+enum { FORMAT_NAME = sizeof format - 2 }; /* bytes before the number */
 static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
 const char checkpoint_evaluation_key[] = "evaluation";
 
@@ -401,6 +402,12 @@ static bool is_checkpoint(const adamod__st_file *file) {
     return found && strcmp(found, format) == 0;
 }
 
+/* Whether a later version wrote the file, in a format that this one does not know. */
+static bool is_newer(const adamod__st_file *file) {
+    const char *found = adamod__st_metadata(file, "format");
+    return found && !is_checkpoint(file) && strncmp(found, format, FORMAT_NAME) == 0;
+}
+
 /* Reads a text of the metadata; "" if it is missing. */
 static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const char *path) {
     const char *found = adamod__st_metadata(file, name);
@@ -411,7 +418,8 @@ static int read_text(const adamod__st_file *file, const char *name, char *out, s
 int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const char *path) {
     const char *found = adamod__st_metadata(file, "format");
     if (!is_checkpoint(file)) {
-        return adamod__refuse("%s: not a checkpoint: its format is '%.40s', expected '%s'", path, found ? found : "",
+        return adamod__refuse("%s: %s: its format is '%.40s', expected '%s'", path,
+                              is_newer(file) ? "a newer version's checkpoint" : "not a checkpoint", found ? found : "",
                               format);
     }
     for (int i = 0; i < NUMBERS; i++) {
@@ -484,7 +492,7 @@ static bool skips_meaning(const loading *l) {
 static int check_meaning(const loading *l) {
     const checkpoint_weights *how = l->how;
     checkpoint_meta found = {0};
-    if (!is_checkpoint(&l->file)) return 0;
+    if (!is_checkpoint(&l->file) && !is_newer(&l->file)) return 0;
     if (checkpoint_read_metadata(&l->file, &found, l->path)) return -1;
     if (!how || !how->fingerprint || !found.fingerprint || how->fingerprint == found.fingerprint) return 0;
     if (skips_meaning(l)) return 0;

@@ -8,11 +8,12 @@
  *                        also has machine.2.json, machine.3.json, ..., with the checkpoint ("resumed_from":"last",
  *                        "resumed_at":"40") and what was reset ("reset":"optimizer")
  *   task.json            what was trained and measured, so that readers need not know the task:
- *                          {"task":"numbers","about":"German number words to English","items":"tokens",
+ *                          {"format":1,"task":"numbers","about":"German number words to English","items":"tokens",
  *                           "samples":"sentences","answers":"Translations","limit":"train.evaluate_pairs",
  *                           "subtitle":["model.kind","model.layers"],"metrics":[
  *                           {"name":"bleu","label":"BLEU","about":"BLEU","unit":"","scale":1,"decimals":2,
- *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}  (see support/metric.h)
+ *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}
+ *                          (see support/metric.h; "format" is of the whole directory: support/run_format.h)
  *   data.json            what was trained and evaluated on, with fingerprints of the content:
  *                          {"parts":[{"split":"train","key":"data.source","file":"/data/train.de",
  *                           "fingerprint":"0123456789abcdef"}, ...]}  (file "": generated; "text": of the raw text)

@@ -3,6 +3,7 @@
 
 #include "train/run_parts.h"
 
+#include "support/run_format.h"
 #include "support/text.h"
 
 #include <errno.h>
@@ -117,6 +118,8 @@ int run_write_task(const run *r) {
     const task *t = recipe_task(&r->recipe);
     json j = {0};
     json_open(&j, '{');
+    json_key(&j, "format");
+    json_integer(&j, RUN_FORMAT);
     json_pair(&j, "task", t->name);
     json_pair(&j, "about", t->about);
     json_pair(&j, "items", t->items);

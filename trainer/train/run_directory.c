@@ -8,6 +8,7 @@
 #include "train/run_parts.h"
 
 #include "support/directory.h"
+#include "support/run_format.h"
 #include "core/file.h"
 #include "core/error.h"
 #include "train/checkpoints.h"
@@ -210,6 +211,7 @@ int run_take_new(run *r) {
 }
 
 int run_take_existing(run *r) {
+    if (run_format_check(r->directory)) return -1;
     char *path = run_path(r, recipe_name);
     if (!path) return -1;
     const int error = access(path, F_OK) ? errno : 0;
