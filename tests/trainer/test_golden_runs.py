@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Run directories that versions of this program left in tests/golden: every later one evaluates their checkpoints, reports on
-them, uses their models, and goes on training where they stopped.
+"""Run directories and studies that versions of this program left in tests/golden: every later one evaluates their checkpoints,
+reports on them, uses their models, goes on training where they stopped, and makes the same tables. Directories of a version
+that is still to come are refused.
 
 Numbers may differ in the last digits between processors, whose matrix products round differently. scripts/golden wrote the
 files, and says what is in them.
@@ -21,14 +22,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("ADAMOD", ROOT / "build" / "adamod")
 GOLDEN = ROOT / "tests" / "golden"
 CLOCKS = {"seconds", "time", "tokens_per_second", "images_per_second"}
-USES = {"numbers": ("translate", "zwei\n"), "language": ("generate", "")}
+USES = {"numbers": ("translate", "zwei\n"), "language": ("generate", ""), "gpt": ("generate", "")}
 
 
 def run(*arguments, said=""):
-    done = subprocess.run([PROGRAM, *map(str, arguments)], input=said, capture_output=True, text=True)
+    done = subprocess.run([PROGRAM, *map(str, arguments)], input=said, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         raise AssertionError(f"{' '.join(map(str, arguments))} failed: {done.stderr}")
     return done.stdout
+
+
+def data_of(directory):
+    """The flags that tell a run where its files are now."""
+    data = directory.parent / "data"
+    return ["--set", f"data.path={data}", "--set", f"data.bpe={data}"] if data.exists() else []
 
 
 def lines(text):
@@ -41,14 +48,17 @@ class GoldenRuns(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.golden = sorted(GOLDEN.glob("*/runs/*"))
-        self.assertGreaterEqual(len(self.golden), 3)  # those of version 0.1
+        self.assertGreaterEqual(len(self.golden), 4)  # those of version 0.1
+
+    def extract(self, path):
+        place = self.folder / path.relative_to(GOLDEN).parent
+        place.mkdir(parents=True)
+        with tarfile.open(path) as archive:
+            archive.extractall(place)
+        return place
 
     def unpack(self, golden):
-        place = self.folder / golden.parent.parent.name / golden.name
-        place.mkdir(parents=True)
-        with tarfile.open(golden / "run.tar.xz") as archive:
-            archive.extractall(place)
-        return place / "run"
+        return self.extract(golden / "run.tar.xz") / "run"
 
     def check_same(self, found, recorded, what):
         for key, value in recorded.items():
@@ -66,7 +76,8 @@ class GoldenRuns(unittest.TestCase):
             recorded = lines((golden / "evaluate.json").read_text())
             self.assertGreaterEqual(len(recorded), 2)
             for evaluation in recorded:
-                found = lines(run("evaluate", directory, "--checkpoint", evaluation["checkpoint"], "--json"))[0]
+                found = lines(run("evaluate", directory, "--checkpoint", evaluation["checkpoint"], "--json",
+                                  *data_of(directory)))[0]
                 self.check_same(found, evaluation, f"{golden} {evaluation['checkpoint']}")
 
     def test_training_goes_on(self):
@@ -74,7 +85,7 @@ class GoldenRuns(unittest.TestCase):
             directory = self.unpack(golden)
             before = lines((directory / "metrics.jsonl").read_text())
             recorded = lines((golden / "resumed.jsonl").read_text())
-            run("train", "--resume", "--out", directory, "--set", "train.steps=10")
+            run("train", "--resume", "--out", directory, "--set", "train.steps=10", *data_of(directory))
             after = lines((directory / "metrics.jsonl").read_text())
             kept = len(after) - len(recorded)
             self.assertEqual(after[:kept], before[:kept], golden)
@@ -98,7 +109,40 @@ class GoldenRuns(unittest.TestCase):
         for golden in self.golden:
             if golden.name in USES:
                 command, said = USES[golden.name]
-                self.assertTrue(run(command, self.unpack(golden), said=said), golden)
+                directory = self.unpack(golden)
+                self.assertTrue(run(command, directory, *data_of(directory), said=said), golden)
+
+    def test_studies_make_the_same_tables(self):
+        studies = sorted(GOLDEN.glob("*/study"))
+        self.assertGreaterEqual(len(studies), 1)
+        for golden in studies:
+            place = self.extract(golden / "study.tar.xz")
+            run("reproduce", "--plan", place / "plan.yaml", "--from", place / "records", "--out", place / "page")
+            recorded = (golden / "table.csv").read_text().splitlines()
+            found = (place / "page" / "tables" / "table1.csv").read_text().splitlines()
+            self.assertEqual(found[0].split(",")[: len(recorded[0].split(","))], recorded[0].split(","), golden)
+            self.assertEqual(len(found), len(recorded), golden)
+            for row, was in zip(found[1:], recorded[1:]):
+                self.assertEqual(row.split(",")[: len(was.split(","))], was.split(","), golden)
+
+    def test_directories_of_newer_versions_are_refused(self):
+        directory = self.unpack(next(golden for golden in self.golden if golden.name == "numbers"))
+        about = directory / "task.json"
+        task = {key: value for key, value in json.loads(about.read_text()).items() if key != "format"}
+        about.write_text(json.dumps({"format": 1, **task}))
+        run("report", directory, "-o", self.folder / "page.html")
+        about.write_text(json.dumps({"format": 2, **task}))
+        with open(directory / "recipe.yaml", "a") as recipe:
+            recipe.write("later: 1\n")  # the number is the first that is looked at
+        before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+        for command in (["report", directory, "-o", self.folder / "none.html"], ["evaluate", directory], ["translate", directory],
+                        ["train", "--resume", "--out", directory]):
+            done = subprocess.run([PROGRAM, *map(str, command)], input="", capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), command)
+            said = f"adamod: {command[0]}: {directory}: a run directory of format 2, which a newer version made, expected at most 1\n"
+            self.assertEqual(done.stderr, said)
+        self.assertEqual(before, {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()})
+        self.assertFalse((self.folder / "none.html").exists())
 
 
 if __name__ == "__main__":
