@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Run directories and studies that versions of this program left in tests/golden: every later one evaluates their checkpoints,
-reports on them, uses their models, goes on training where they stopped, and makes the same tables. Directories of a version
-that is still to come are refused.
+"""Run directories and studies that versions of this program left in tests/golden: every later one evaluates their
+checkpoints, reports on them, uses their models, goes on training where they stopped, and makes the same tables. Run
+directories of a version that is still to come are refused.
 
 Numbers may differ in the last digits between processors, whose matrix products round differently. scripts/golden wrote the
 files, and says what is in them.
@@ -25,8 +25,13 @@ CLOCKS = {"seconds", "time", "tokens_per_second", "images_per_second"}
 USES = {"numbers": ("translate", "zwei\n"), "language": ("generate", ""), "gpt": ("generate", "")}
 
 
+def start(*arguments, said=""):
+    command = [PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, input=said, capture_output=True, encoding="utf-8", errors="replace")
+
+
 def run(*arguments, said=""):
-    done = subprocess.run([PROGRAM, *map(str, arguments)], input=said, capture_output=True, encoding="utf-8", errors="replace")
+    done = start(*arguments, said=said)
     if done.returncode:
         raise AssertionError(f"{' '.join(map(str, arguments))} failed: {done.stderr}")
     return done.stdout
@@ -135,12 +140,12 @@ class GoldenRuns(unittest.TestCase):
         with open(directory / "recipe.yaml", "a") as recipe:
             recipe.write("later: 1\n")  # the number is the first that is looked at
         before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-        for command in (["report", directory, "-o", self.folder / "none.html"], ["evaluate", directory], ["translate", directory],
-                        ["train", "--resume", "--out", directory]):
-            done = subprocess.run([PROGRAM, *map(str, command)], input="", capture_output=True, text=True)
+        why = f"{directory}: a run directory of format 2, which a newer version made, expected at most 1"
+        for command in (["report", directory, "-o", self.folder / "none.html"], ["evaluate", directory],
+                        ["translate", directory], ["train", "--resume", "--out", directory]):
+            done = start(*command)
             self.assertEqual((done.returncode, done.stdout), (1, ""), command)
-            said = f"adamod: {command[0]}: {directory}: a run directory of format 2, which a newer version made, expected at most 1\n"
-            self.assertEqual(done.stderr, said)
+            self.assertEqual(done.stderr, f"adamod: {command[0]}: {why}\n")
         self.assertEqual(before, {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()})
         self.assertFalse((self.folder / "none.html").exists())
 

@@ -1,0 +1,203 @@
+"""The public names of the package, their arguments and defaults, and the rules and their options are at least those
+that earlier versions had: tests/python/names-VERSION.json. What is added does not matter.
+
+    python3 tests/python/test_interface.py --write 1.0      records those of this version, once for a version
+
+SPDX-License-Identifier: MIT
+"""
+
+import glob
+import importlib
+import inspect
+import json
+import os
+import sys
+import unittest
+
+import find_package  # noqa: F401
+import libadamod
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+MODULES = ("libadamod", "libadamod.numpy", "libadamod.torch")
+REQUIRED = "(required)"
+
+
+def arguments(function):
+    """[[name, kind, default]], without self. A default is as Python writes it; the name of **options does not matter."""
+    found = []
+    for p in inspect.signature(function).parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            found.append(["*" if p.kind == p.VAR_POSITIONAL else "**", "any", ""])
+        elif p.name != "self":
+            found.append([p.name, p.kind.name.lower(), REQUIRED if p.default is p.empty else repr(p.default)])
+    return found
+
+
+def of_package(cls):
+    """The names of a class that the package defines, not PyTorch or Python."""
+    for base in reversed(cls.__mro__):
+        if base.__module__.split(".")[0] == "libadamod":
+            yield from ((name, value) for name, value in vars(base).items() if not name.startswith("_"))
+
+
+def describe(value):
+    if inspect.isclass(value):
+        if hasattr(value, "__total__"):  # a TypedDict: options by name
+            return {"options": sorted(value.__annotations__)}
+        members = {
+            name: arguments(member) if inspect.isfunction(member) else None for name, member in of_package(value)
+        }
+        return {"arguments": arguments(value), "members": members}
+    return {"arguments": arguments(value)} if callable(value) else {}
+
+
+def describe_rule(rule):
+    return {
+        option.name: list(option.choices) if option.choices else None for option in libadamod.options(rule).values()
+    }
+
+
+def interface():
+    modules = {}
+    for name in MODULES:
+        module = importlib.import_module(name)
+        modules[name] = {public: describe(getattr(module, public)) for public in module.__all__}
+    return {"modules": modules, "rules": {rule: describe_rule(rule) for rule in libadamod.rules()}}
+
+
+# ---- comparing ----
+
+
+def lost_arguments(was, now):
+    """What of recorded arguments is gone, moved or changed, or was added so that a call of before fails."""
+    if was is None:
+        return
+    if now is None:
+        yield "is no function any more"
+        return
+    before, after = ({name: (kind, default) for name, kind, default in some} for some in (was, now))
+    gone = [name for name in before if name not in after]
+    yield from (f"argument {name} is gone" for name in gone)
+    for name in before:
+        if name not in gone and before[name] != after[name]:
+            yield f"argument {name} is {' '.join(after[name])}, was {' '.join(before[name])}"
+    first, then = ([name for name in some if some[name][0].startswith("positional")] for some in (before, after))
+    if not gone and then[: len(first)] != first:
+        yield f"the order of arguments is {', '.join(then)}, was {', '.join(first)}"
+    for name, (kind, default) in after.items():
+        if name not in before and default == REQUIRED:
+            yield f"argument {name} is new and required"
+
+
+def lost(was, now):
+    """One line for each recorded thing that is not there any more."""
+    for module, names in was["modules"].items():
+        for name, record in names.items():
+            place, found = f"{module}.{name}", now["modules"].get(module, {}).get(name)
+            if found is None:
+                yield f"{place} is gone"
+                continue
+            yield from (
+                f"{place}: {fault}" for fault in lost_arguments(record.get("arguments"), found.get("arguments"))
+            )
+            yield from (
+                f"{place}: option {o} is gone" for o in record.get("options", []) if o not in found.get("options", [])
+            )
+            for member, its in record.get("members", {}).items():
+                if member not in found.get("members", {}):
+                    yield f"{place}.{member} is gone"
+                else:
+                    yield from (f"{place}.{member}: {fault}" for fault in lost_arguments(its, found["members"][member]))
+    for rule, options in was["rules"].items():
+        if rule not in now["rules"]:
+            yield f"rule {rule} is gone"
+            continue
+        for option, choices in options.items():
+            if option not in now["rules"][rule]:
+                yield f"rule {rule}: option {option} is gone"
+                continue
+            there = now["rules"][rule][option] or []
+            yield from (
+                f"rule {rule}: {option} has no {choice} any more" for choice in choices or [] if choice not in there
+            )
+
+
+class Interface(unittest.TestCase):
+    def test_nothing_on_record_is_lost(self):
+        records = sorted(glob.glob(os.path.join(FOLDER, "names-*.json")))
+        self.assertTrue(records)
+        now = interface()
+        for path in records:
+            with open(path, encoding="utf-8") as file:
+                was = json.load(file)
+            self.assertGreaterEqual(len(was["modules"]["libadamod.torch"]), 30)
+            self.assertEqual(list(lost(was, now)), [], path)
+
+    def test_losses_are_found(self):
+        """Each kind of change that would break a program."""
+        was = {
+            "modules": {
+                "m": {
+                    "C": {
+                        "arguments": [["a", "positional_or_keyword", REQUIRED], ["b", "positional_or_keyword", "1"]],
+                        "members": {"f": [], "p": None},
+                    },
+                    "O": {"options": ["x"]},
+                }
+            },
+            "rules": {"r": {"o": ["one", "two"], "n": None}},
+        }
+
+        def faults(change):
+            now = json.loads(json.dumps(was))
+            change(now)
+            return list(lost(was, now))
+
+        def of_class(now):
+            return now["modules"]["m"]["C"]
+
+        self.assertEqual(faults(lambda now: now["modules"]["m"].pop("C")), ["m.C is gone"])
+        self.assertEqual(faults(lambda now: of_class(now)["arguments"].pop(1)), ["m.C: argument b is gone"])
+        self.assertEqual(len(faults(lambda now: of_class(now)["arguments"].reverse())), 1)
+        self.assertEqual(len(faults(lambda now: of_class(now)["arguments"].append(["c", "keyword_only", REQUIRED]))), 1)
+        self.assertEqual(faults(lambda now: of_class(now)["arguments"].append(["c", "keyword_only", "0"])), [])
+        self.assertEqual(
+            len(faults(lambda now: of_class(now)["arguments"].__setitem__(1, ["b", "positional_or_keyword", "2"]))), 1
+        )
+        self.assertEqual(
+            len(faults(lambda now: of_class(now)["arguments"].__setitem__(1, ["b", "keyword_only", "1"]))), 2
+        )
+        self.assertEqual(faults(lambda now: of_class(now)["members"].pop("p")), ["m.C.p is gone"])
+        self.assertEqual(faults(lambda now: now["modules"]["m"]["O"]["options"].clear()), ["m.O: option x is gone"])
+        self.assertEqual(faults(lambda now: now["rules"].clear()), ["rule r is gone"])
+        self.assertEqual(faults(lambda now: now["rules"]["r"].pop("n")), ["rule r: option n is gone"])
+        self.assertEqual(faults(lambda now: now["rules"]["r"]["o"].pop()), ["rule r: o has no two any more"])
+
+
+def write(version):
+    """Of classes, only what they do not have from Optimizer, which is on record itself."""
+    path = os.path.join(FOLDER, f"names-{version}.json")
+    if os.path.exists(path):
+        sys.exit(f"test_interface.py: {path} is there, and records are never written again")
+    record = interface()
+    shared = record["modules"]["libadamod.torch"]["Optimizer"]["members"]
+    for name, about in record["modules"]["libadamod.torch"].items():
+        if name != "Optimizer" and "members" in about:
+            about["members"] = {m: its for m, its in about["members"].items() if m not in shared or its != shared[m]}
+
+    def one_line_each(names):
+        return ",\n".join(f"  {json.dumps(name)}: {json.dumps(names[name])}" for name in sorted(names))
+
+    parts = [f'"{module}": {{\n{one_line_each(names)}\n }}' for module, names in record["modules"].items()]
+    text = f'{{"modules": {{\n {", ".join(parts)}}},\n "rules": {{\n{one_line_each(record["rules"])}\n }}}}\n'
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".tmp", path)
+    print(path)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--write":
+        write(sys.argv[2])
+    else:
+        unittest.main()
