@@ -23,7 +23,7 @@ REQUIRED = "(required)"
 
 
 def arguments(function):
-    """[[name, kind, default]], without self. A default is as Python writes it; the name of **options does not matter."""
+    """[[name, kind, default]], without self. Defaults are as Python writes them; the name of **options is left out."""
     found = []
     for p in inspect.signature(function).parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
