@@ -44,7 +44,7 @@ const storage storages[] = {
 const int storage_count = sizeof storages / sizeof *storages;
 
 const int64_t shapes_mixed[MIXED][2] = {{0, 20001}, {0, 17}, {0, 0}, {0, 1}, {5, 103}, {0, 512}, {113, 150}};
-const int64_t shapes_many[MANY][2] = {{0, 100001}, {0, 17}, {0, 1}, {5, 103}, {131, 127}};
+const int64_t shapes_many[MANY][2] = {{0, 50001}, {0, 17}, {0, 1}, {5, 103}, {131, 127}};
 
 config config_of(int v, int s) {
     const variant of = variant_of(v);

@@ -62,7 +62,7 @@ extern const int storage_count;
 /* More than one chunk in the first array and the last. */
 enum { MIXED = 7 };
 extern const int64_t shapes_mixed[MIXED][2];
-/* So many that a handle takes to threads; the last a matrix that rules of matrices share out, and not larger: their time
+/* Enough elements for a handle to use threads; the last is a matrix that rules of matrices share out, and not larger: their time
  * grows with the cube of its sides. */
 enum { MANY = 5 };
 extern const int64_t shapes_many[MANY][2];

@@ -360,7 +360,7 @@ TEST(what_fell_or_rose_has_moved) {
 
 /* ---- many variants ---- */
 
-/* So many runs whose validation losses are first, first + step and so on. */
+/* Makes n runs whose validation losses are first, first + step and so on. */
 static char *page_of_many(int n, double first, double step, const char *page) {
     const char *runs[16];
     for (int i = 0; i < n; i++) {

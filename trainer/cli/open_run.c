@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "support/run_format.h"
 #include "tasks/gpt_folder.h"
+#include "tasks/tasks.h"
 #include "train/checkpoints.h"
 #include "train/rank_setup.h"
 
@@ -57,15 +58,17 @@ static int load_model(const char *command, opened_run *o, const recipe *r, const
 static int take_test_file(recipe *r, const char *file) {
     static const char flag[] = "--data";
     char path[2 * RECIPE_PATH] = "";
-    if (strcmp(r->data.task, "language") != 0)
-        return adamod__refuse("%s is for language, but the run is of data.task %s", flag, r->data.task);
-    if (language_is_generated(r)) return adamod__refuse("%s is given, but data.set generated reads no files", flag);
+    const task *t = recipe_task(r);
+    int i = 0;
+    while (!tasks_all[i]->set_test_file) i++;
+    if (!t->set_test_file)
+        return adamod__refuse("%s is for %s, but the run is of data.task %s", flag, tasks_all[i]->name, t->name);
     if (!*file) return adamod__refuse("%s is empty, expected a file", flag);
     if (*file != '/' && !getcwd(path, RECIPE_PATH))
         return adamod__fail(ADAMOD_ERROR_IO, "%s: the current directory: %s", flag, strerror(errno));
     const size_t n = strlen(path);
     snprintf(path + n, sizeof path - n, "%s%s", n ? "/" : "", file);
-    return recipe_set_flag(r, flag, "data.test_file", path);
+    return t->set_test_file(r, flag, path);
 }
 
 int open_run(const cli_syntax *syntax, int argc, char **argv, opened_run *o, experiment *e, int uses) {

@@ -98,18 +98,18 @@ static int print_json(const arguments *a, const char *path, const class_names *c
 
 /* ---- portions of pictures, so that answers come early and memory does not grow with their number ---- */
 
-enum { TOGETHER = 256 };
+enum { PORTION = 256 };
 
 typedef struct portion {
     char **paths; /* [n]; pictures that could be read come first */
     int64_t n;
     int size;
-    uint8_t *bytes;       /* [TOGETHER, size, size, 3] */
-    float *probabilities; /* [TOGETHER, classes] */
+    uint8_t *bytes;       /* [PORTION, size, size, 3] */
+    float *probabilities; /* [PORTION, classes] */
     struct {
         bool failed;
         char why[256];
-    } read[TOGETHER];
+    } read[PORTION];
 } portion;
 
 static size_t picture_bytes(const portion *x) { return (size_t)x->size * (size_t)x->size * 3; }
@@ -158,15 +158,15 @@ static int predict(arguments *a, experiment *e) {
     portion *x = calloc(1, sizeof *x);
     int status = find_pictures(a);
     const int64_t n = a->pictures.n;
-    const size_t most = (size_t)(n < TOGETHER ? n : TOGETHER) + 1; /* there may be none */
+    const size_t most = (size_t)(n < PORTION ? n : PORTION) + 1; /* there may be none */
     if (!x) return cli_fail("predict", "out of memory for pictures");
     x->size = images_settings_of(&e->recipe)->data.size;
     x->bytes = calloc(most, picture_bytes(x));
     x->probabilities = calloc(most, (size_t)images_of(e)->all.classes.n * sizeof *x->probabilities);
     if (!x->bytes || !x->probabilities) status = cli_fail("predict", "out of memory for pictures");
-    for (int64_t at = 0; x->bytes && x->probabilities && at < n; at += TOGETHER) {
+    for (int64_t at = 0; x->bytes && x->probabilities && at < n; at += PORTION) {
         x->paths = a->pictures.name + at;
-        x->n = n - at < TOGETHER ? n - at : TOGETHER;
+        x->n = n - at < PORTION ? n - at : PORTION;
         if (predict_portion(a, x, e)) status = CLI_FAILURE;
     }
     free(x->bytes);

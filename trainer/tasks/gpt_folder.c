@@ -265,7 +265,7 @@ int gpt_folder_load(experiment *e, const char *path, bool *known) {
     enum { MOST_HEADER = 1 << 26 };
     adamod__st_file file;
     *known = false;
-    if (language_reader_of(&e->recipe) != &language_windows) return 0;
+    if (!language_reader_of(&e->recipe)->gpt) return 0;
     if (adamod__st_open_within(path, MOST_HEADER, &file)) return -1;
     *known = is_known(&file);
     const int failed = *known && (check_beside(e, path) || take_all(e, path, &file)) ? -1 : 0;
@@ -348,7 +348,7 @@ static int save_weights(const nn_params *params, const char *path) {
 }
 
 int gpt_folder_save(const experiment *e, const char *directory) {
-    if (language_reader_of(&e->recipe) != &language_windows)
+    if (!language_reader_of(&e->recipe)->gpt)
         return adamod__refuse("%s: model.kind is %s, expected gpt", directory, e->recipe.model.kind);
     const gpt_config c = language_gpt(e);
     if (check_form(directory, &c) || nn_params_fetch(e->params)) return -1;

@@ -120,10 +120,27 @@ static void last_of_mlp(const recipe *r, char *out, size_t size) {
     snprintf(out, size, "layers.%d.*", ((const mlp_settings *)(const void *)r->model_settings)->model.layers);
 }
 
-static const task_model resnet = {"resnet", &resnet_keys, .check = check_resnet, .build = build_resnet,
-                                  .meaning = last_linear};
-static const task_model densenet = {"densenet", &densenet_keys, .check = check_densenet, .build = build_densenet,
-                                    .meaning = last_linear};
+static void describe_resnet(const recipe *r, char *out, size_t size) {
+    const resnet_settings *s = (const void *)r->model_settings;
+    snprintf(out, size, "resnet, blocks %s of %s", s->model.blocks, s->model.widths);
+}
+static void describe_densenet(const recipe *r, char *out, size_t size) {
+    const densenet_settings *s = (const void *)r->model_settings;
+    snprintf(out, size, "densenet, blocks %s, growth %d", s->model.blocks, s->model.growth);
+}
+
+static const task_model resnet = {"resnet",
+                                  &resnet_keys,
+                                  .check = check_resnet,
+                                  .build = build_resnet,
+                                  .meaning = last_linear,
+                                  .describe = describe_resnet};
+static const task_model densenet = {"densenet",
+                                    &densenet_keys,
+                                    .check = check_densenet,
+                                    .build = build_densenet,
+                                    .meaning = last_linear,
+                                    .describe = describe_densenet};
 static const task_model mlp = {"mlp", &mlp_keys, .build = build_mlp, .meaning = last_of_mlp};
 static const task_model *const models[] = {&resnet, &densenet, &mlp, NULL};
 

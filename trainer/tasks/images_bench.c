@@ -1,12 +1,9 @@
 /* images_bench.c - pictures for `adamod bench train`: the paper's two networks on generated shapes. */
-#include "models/densenet.h"
-#include "models/resnet.h"
 #include "tasks/images.h"
 #include "train/task_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define RECIPE(name, kind)                                                                                             \
     "name: " name "\n"                                                                                                 \
@@ -51,14 +48,9 @@ static task_array array(const experiment *e, nn_plan *plan) {
 }
 
 static void describe(const experiment *e, char *out, size_t size) {
-    const recipe *r = &e->recipe;
-    const resnet_settings *resnet = (const void *)r->model_settings;
-    const densenet_settings *densenet = (const void *)r->model_settings;
-    if (strcmp(r->model.kind, "resnet") == 0)
-        snprintf(out, size, "resnet, blocks %s of %s", resnet->model.blocks, resnet->model.widths);
-    else if (strcmp(r->model.kind, "densenet") == 0)
-        snprintf(out, size, "densenet, blocks %s, growth %d", densenet->model.blocks, densenet->model.growth);
-    else snprintf(out, size, "%s", r->model.kind);
+    const task_model *m = recipe_model(&e->recipe);
+    if (m->describe) m->describe(&e->recipe, out, size);
+    else snprintf(out, size, "%s", m->kind);
 }
 
 const task_bench images_bench = {

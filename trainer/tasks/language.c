@@ -123,7 +123,7 @@ static bool has_words(const recipe *whole) {
 
 static const char *check_packed(const recipe *whole) {
     const language_settings *r = language_settings_of(whole);
-    if (strcmp(whole->model.kind, "gpt") != 0)
+    if (!language_reader_of(whole)->gpt)
         return task_refuse("data.set", "data.set is packed, which only model.kind gpt reads, not %s",
                            whole->model.kind);
     if (*r->data.bpe || *r->data.vocabularies || has_words(whole)) return NULL;
@@ -173,13 +173,12 @@ static void meaning_of_gpt(const recipe *r, char *out, size_t size) {
     snprintf(out, size, "wte.weight");
 }
 
-static const task_model lstm = {"lstm", &lstm_keys, .meaning = meaning, .carries = true};
-static const task_model gpt = {"gpt", &gpt_keys, .check = check_gpt, .meaning = meaning_of_gpt, .peer = "gpt"};
+static const task_model lstm = {"lstm", &lstm_keys, .meaning = meaning, .carries = true, .own = &language_columns};
+static const task_model gpt = {
+    "gpt", &gpt_keys, .check = check_gpt, .meaning = meaning_of_gpt, .peer = "gpt", .own = &language_windows};
 static const task_model *const models[] = {&lstm, &gpt, NULL};
 
-const language_reader *language_reader_of(const recipe *r) {
-    return recipe_model(r) == &gpt ? &language_windows : &language_columns;
-}
+const language_reader *language_reader_of(const recipe *r) { return recipe_model(r)->own; }
 
 /* ---- graphs ---- */
 
@@ -199,6 +198,11 @@ static int prepare(experiment *e, int uses) {
 }
 
 /* ---- open and close ---- */
+
+static int set_test_file(recipe *r, const char *flag, const char *path) {
+    if (language_is_generated(r)) return adamod__refuse("%s is given, but data.set generated reads no files", flag);
+    return recipe_set_flag(r, flag, "data.test_file", path);
+}
 
 static void close_language(experiment *e) {
     language *s = language_of(e);
@@ -388,6 +392,7 @@ const task task_language = {.name = "language",
                                 (const char *const[]){"words.vocab", "bpe.codes", "vocab.json", "merges.txt", NULL},
                             .fingerprint = fingerprint,
                             .foreign = gpt_folder_load,
+                            .set_test_file = set_test_file,
                             .describe = describe,
                             .data = data_parts,
                             .note = note,

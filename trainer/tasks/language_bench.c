@@ -59,7 +59,7 @@ static int gpt_settings_of(const experiment *e, task_setting *out) {
     return N;
 }
 
-static bool is_gpt(const experiment *e) { return language_reader_of(&e->recipe) == &language_windows; }
+static bool is_gpt(const experiment *e) { return language_reader_of(&e->recipe)->gpt; }
 
 static int settings(const experiment *e, task_setting *out) {
     return is_gpt(e) ? gpt_settings_of(e, out) : lstm_settings_of(e, out);

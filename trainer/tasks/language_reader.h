@@ -6,6 +6,7 @@
 #include "tasks/language_predictor.h"
 
 struct language_reader {
+    bool gpt; /* the model is GPT, whose sizes language_gpt tells */
     /* The fewest tokens of a split that can be read; why says so for people: "two for each of data.batch 4 columns". */
     int64_t (*least)(const language_settings *r, int split, char *why, size_t size);
     /* Says which tokens of a split are never read: "uses 40 of 43 tokens". False: it reads all. */

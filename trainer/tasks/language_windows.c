@@ -206,7 +206,8 @@ static int score(experiment *e, task_split split, bool glance, double *sum, int6
     return failed;
 }
 
-const language_reader language_windows = {.least = least,
+const language_reader language_windows = {.gpt = true,
+                                          .least = least,
                                           .unused = unused,
                                           .begin = begin,
                                           .build = build,

@@ -42,7 +42,10 @@ struct task_model {
     /* Writes patterns of the parameters that depend on the fingerprint: the layer of classes, embeddings of words. Other
      * parameters can be used with other data. NULL: not known. */
     void (*meaning)(const recipe *r, char *out, size_t size);
+    /* Writes the model's sizes for people: "resnet, blocks 3,4,6,3 of 64,128,256,512". NULL: its kind says enough. */
+    void (*describe)(const recipe *r, char *out, size_t size);
     bool carries;     /* a training batch starts with the model's states after the previous one */
+    const void *own;  /* what else the task's own files know of the model */
     const char *peer; /* the model in PyTorch for bench train: bench/torch_PEER.py; NULL: task_bench.peer */
 };
 
@@ -154,6 +157,8 @@ struct task {
     int (*kept)(const recipe *r, task_kept out[TASK_MOST_KEPT]); /* how many; NULL: none */
     /* Loads weights from a file of another program, if it is one of a form that the task knows. NULL: it knows none. */
     int (*foreign)(experiment *e, const char *path, bool *known);
+    /* Sets the key of the file to evaluate on, in place of the test set; flag is for messages. NULL: it has no such key. */
+    int (*set_test_file)(recipe *r, const char *flag, const char *path);
     /* Lists all parts of the data that open has read, at most TASK_MOST_PARTS; returns how many. A run is not resumed with
      * other data unless the user asks for it. Strings live as long as the experiment. */
     int (*data)(const experiment *e, task_part *out);

@@ -25,7 +25,7 @@ typedef struct job {
     double (*sums)[4];
     /* In saved; the first three in training. */
     float *dw, *dx, *db, *lse;
-    int64_t first, end; /* the rows being computed */
+    int64_t first, end;     /* the rows being computed */
     bool forward, gradient; /* which parts of the work: sums and log-sum-exps; the gradient of logits, in their place */
     double scale;           /* of the gradient */
 } job;

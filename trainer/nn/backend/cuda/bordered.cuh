@@ -1,5 +1,5 @@
 /* Pixels of images in shared memory with a border of one around them, zeros outside an image: what a 3 x 3 kernel meets.
- * So many at a time that they are whole rows of an image, or whole images. */
+ * As many at a time as make whole rows of an image, or whole images. */
 #ifndef ADAMOD_NN_CUDA_BORDERED_H
 #define ADAMOD_NN_CUDA_BORDERED_H
 
