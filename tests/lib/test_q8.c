@@ -627,7 +627,7 @@ TEST(memory_of_states_in_8_bits) {
 /* ---- what training loses ---- */
 
 /* Regression by a network of one hidden layer on what another such network gives; returns the loss at the end. */
-enum { IN = 16, HIDDEN = 48, BATCH = 32, WEIGHTS = IN * HIDDEN + HIDDEN, MOST_STEPS = 1500 };
+enum { IN = 16, HIDDEN = 48, BATCH = 16, WEIGHTS = IN * HIDDEN + HIDDEN, MOST_STEPS = 1500 };
 
 static double forward(const float *w, const float *x, double *hidden) {
     double y = 0;

@@ -53,4 +53,17 @@ status=0
 (ulimit -S -s 128 && "$ADAMOD" optim list adamod) >out 2>err || status=$? # it raises a limit that it may raise
 [ $status -eq 0 ] || fail "with a soft limit of 128 KiB of stack: $(cat err)"
 
+# ---- files: a write past the limit is a failed one, in one line, and leaves nothing ----
+
+writes_nothing() { # writes_nothing MESSAGE NAME COMMAND...
+    local message=$1 name=$2 status=0 said
+    shift 2
+    said=$(ulimit -f 0 && exec "$ADAMOD" "$@" 2>&1 >/dev/null) || status=$?
+    if [ $status -ne 1 ] || [[ $said != *"$message: File too large" || $said == *$'\n'* ]]; then fail "$*: status $status: $said"; fi
+    [ ! -e "$name" ] || fail "$* leaves $name"
+}
+seq 1 400 >text.txt
+writes_nothing 'model/vocab.json: cannot write' model text tokens learn --model model --vocab 300 text.txt
+writes_nothing 'page-figures/style.gp: cannot write' page-figures report run -o page.html
+
 finish

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -188,6 +189,7 @@ static int occupy_streams(void) {
 int main(int argc, char **argv) {
     const int closed = occupy_streams();
     if (closed) return closed;
+    signal(SIGXFSZ, SIG_IGN); /* a file at the size limit is a failed write, with a message */
     const int status = run(argc - 1, argv + 1);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
         return cli_fail(NULL, "cannot write to standard output: %s", strerror(errno));

@@ -12,7 +12,6 @@
 #include "cli/run_recipe.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -274,7 +273,6 @@ static void close_reproduction(reproduction *x) {
 int cli_reproduce(int argc, char **argv) {
     arguments a = {0};
     int status = cli_parse(&syntax, argc, argv, &a);
-    signal(SIGXFSZ, SIG_IGN); /* a file at the size limit is a failed write, with a message */
     if (status < 0) {
         reproduction x = {.a = &a};
         status = reproduce(&x);

@@ -58,7 +58,6 @@ const atomic_int *run_recipe_signals(void) {
         sigaddset(&set, taken[i]);
         signal(taken[i], take_signal);
     }
-    signal(SIGXFSZ, SIG_IGN); /* a file at the size limit is a failed write, with a message */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     started = adamod__start_thread(&thread, wait_for_signals, &set) == 0;
     if (started) pthread_detach(thread);

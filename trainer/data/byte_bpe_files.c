@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char version[] = "#version: 0.2";
 
@@ -297,12 +298,14 @@ static int save_merges(const byte_bpe *b, const char *path) {
 }
 
 int byte_bpe_save(const byte_bpe *b, const char *directory) {
-    const int error = directory_make(directory, NULL);
+    bool made;
+    const int error = directory_make(directory, &made);
     if (error) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", directory, strerror(error));
     char *vocab = path_of(directory, "vocab.json"), *merges = path_of(directory, "merges.txt");
     int status = vocab && merges ? 0 : out_of_memory(directory);
     if (!status) status = save_vocab(b, vocab);
     if (!status) status = save_merges(b, merges);
+    if (status && made) rmdir(directory); /* unless a file was written */
     free(vocab);
     free(merges);
     return status;

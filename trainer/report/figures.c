@@ -258,8 +258,9 @@ void report_figures_draw(report_figures *f, int variants) {
     for (int i = 0; i < f->n; i++) draw_one(f, &f->drawing[i], gnuplot, variants);
 }
 
-static int make_directory(report_figures *f) {
-    if (!mkdir(f->directory, 0777) || errno == EEXIST) return 0;
+static int make_directory(report_figures *f, bool *made) {
+    *made = mkdir(f->directory, 0777) == 0;
+    if (*made || errno == EEXIST) return 0;
     return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", f->directory, strerror(errno));
 }
 
@@ -272,27 +273,29 @@ const char *report_beside(const char *page, const char *what, char out[PATH_MAX]
 }
 
 /* report.html has report-figures beside it; several tasks have a directory each in it: "report-figures/2-images". */
-static int open_directory(report_figures *f, const report *r, const char *page) {
+static int open_directory(report_figures *f, const report *r, const char *page, bool *made) {
     const char *task = r->run[0].task;
     char name[24];
     f->link = report_beside(page, "figures", f->directory);
-    if (make_directory(f)) return -1;
+    if (make_directory(f, made)) return -1;
     if (r->of < 2) return 0;
     snprintf(name, sizeof name, "%s", task);
     for (char *c = name; *c; c++) *c = (char)(isalnum((unsigned char)*c) ? *c : '-');
     const size_t used = strlen(f->directory);
     snprintf(f->directory + used, sizeof f->directory - used, "/%d%s%s", r->number + 1, *name ? "-" : "", name);
-    return make_directory(f);
+    return make_directory(f, made);
 }
 
 int report_draw(report_figures *out, const report *r, const char *page) {
     *out = (report_figures){0};
-    int status = open_directory(out, r, page);
+    bool made = false;
+    int status = open_directory(out, r, page, &made);
     if (!status) status = report_figures_style(out);
     if (!status) status = report_draw_curves(out, r);
     if (!status) status = report_draw_ridges(out, r);
     if (!status) report_figures_draw(out, r->n_variants);
     if (!status && *out->why) report_note("%s: %s", out->directory, out->why);
+    if (status && made) rmdir(out->directory); /* unless a file was written */
     if (status) report_figures_free(out);
     return status;
 }
