@@ -1,14 +1,20 @@
-"""Builds the wheel: CMake makes the C library, and it is packed beside the Python files.
+"""Builds the wheels: CMake makes the C library, and it is packed beside the Python files.
 
 A backend as PEP 517 describes it, and PEP 660 for `pip install -e`. It is here because those that exist would have to be downloaded first, and because
 they tie a wheel to one version of Python, while this one, which is called through ctypes, serves all.
+
+The same sources give the same archives, bit for bit, wherever they are built with the same tools. Their files have the time
+SOURCE_DATE_EPOCH, or the year 2020.
 
 SPDX-License-Identifier: MIT
 """
 
 import base64
+import contextlib
 import ctypes
+import gzip
 import hashlib
+import io
 import os
 import re
 import shlex
@@ -22,9 +28,14 @@ import time
 import zipfile
 from pathlib import Path
 
+import adamod_elf
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "libadamod"
 NAME = "libadamod"
+
+# The CUDA library as a package of its own, beside a libadamod without it. A driver of CUDA 13 is 580 or later.
+CUDA_NAME, CUDA_PACKAGE, CUDA_MAJOR, CUDA_DRIVER = "libadamod-cuda13", "libadamod_cuda13", 13, 580
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -52,9 +63,50 @@ Provides-Extra: timm
 Requires-Dist: timm>=1.0.12; extra == "timm"
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
+Provides-Extra: cuda
+Requires-Dist: {cuda}=={version}; extra == "cuda"
 Description-Content-Type: text/markdown
 
 {description}"""
+
+CUDA_METADATA = """\
+Metadata-Version: 2.1
+Name: {cuda}
+Version: {version}
+Summary: libadamod's CUDA library, for NVIDIA GPUs: pip install {name}[cuda]
+License: MIT
+License-File: LICENSE
+Keywords: adamod,optimizer,cuda
+Project-URL: Homepage, https://arxiv.org/abs/1910.12249
+Classifier: Development Status :: 4 - Beta
+Classifier: Environment :: GPU :: NVIDIA CUDA
+Classifier: License :: OSI Approved :: MIT License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Requires-Python: >=3.8
+Requires-Dist: {name}=={version}
+Description-Content-Type: text/markdown
+
+# {cuda}
+
+The CUDA library of {name} {version}. Install it by
+
+    pip install {name}[cuda]
+
+It needs an NVIDIA GPU of compute capability 8.0 (A100) or later, and driver {driver} or later (CUDA {major}). It needs no CUDA
+toolkit. Installed it takes {mib:.0f} MiB. It works with {name} {version} alone.
+"""
+
+CUDA_INIT = """\
+\"\"\"libadamod_cuda.so.0, the CUDA library of libadamod, which finds it here.
+
+SPDX-License-Identifier: MIT
+\"\"\"
+
+__version__ = "{version}"
+"""
 
 WHEEL = """\
 Wheel-Version: 1.0
@@ -72,13 +124,17 @@ def _version():
     )
 
 
-def _tag():
-    return "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
-
-
 def _metadata():
     description = (ROOT / "README.md").read_text()
-    return METADATA.format(name=NAME, version=_version(), description=description)
+    return METADATA.format(name=NAME, version=_version(), cuda=CUDA_NAME, description=description)
+
+
+def _time():
+    """Of all files in an archive, in seconds since 1970; zip files begin in 1980."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "1577836800")
+    if not given.isdigit() or int(given) < 315532800:
+        sys.exit(f"{NAME}: SOURCE_DATE_EPOCH is '{given}', expected seconds since 1970, from 1980 on")
+    return int(given)
 
 
 # ---- what is built, and telling of it ----
@@ -186,7 +242,24 @@ def _run(*command, watch=None):
         if watch is not None:
             watch(line)
     if process.wait() != 0:
-        sys.exit(f"{NAME}: {command[0]} failed; its messages are above")
+        sys.exit(f"{NAME}: {getattr(watch, 'error', None) or command[0] + ' failed; its messages are above'}")
+
+
+class _Errors:
+    """Keeps the first thing that CMake lacks, a compiler or nvcc or a newer CMake, in one line. It says "CMake Error at
+    FILE:", then lines that begin with blanks, then an empty line."""
+
+    def __init__(self):
+        self.error, self.open = None, False
+
+    def __call__(self, line):
+        found = re.match(r"CMake Error(?: at .*:$|: ?(.*))", line)
+        if found and self.error is None:
+            self.error, self.open = found[1] or "", True
+        elif self.open and line.strip():
+            self.error = f"{self.error} {line.strip()}".strip()
+        elif self.error and not self.error.endswith(":"):
+            self.open = False
 
 
 class _Progress:
@@ -207,39 +280,60 @@ class _Progress:
             _tell(f"{25 * quarter} % compiled after {time.monotonic() - self.start:.0f} s")
 
 
-def _build_libraries(folder, settings):
-    """The shared libraries: libadamod, and libadamod_cuda where it is wanted (docs/pytorch.md says how to choose)."""
+def _configure(folder, arguments):
+    """CMake's first run, with arguments before the user's own."""
     if not shutil.which("cmake"):
         sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no cmake")
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not os.environ.get("CMAKE_GENERATOR") else []
+    always = ["-DCMAKE_BUILD_TYPE=Release", "-DADAMOD_INSTALL=OFF"]
+    given = shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", ""))
+    _run("cmake", "-S", str(ROOT / "lib"), "-B", str(folder), *generator, *always, *arguments, *given, watch=_Errors())
+
+
+def _compile(folder, target):
+    progress = _Progress()
+    choice = ["--config", "Release", "--parallel", str(_cores()), "--target", target]
+    _run("cmake", "--build", str(folder), *choice, watch=progress)
+    _tell(f"built in {time.monotonic() - progress.start:.0f} s")
+
+
+def _libraries(folder):
+    """The shared libraries in a folder, by their names: of those that lead to one file, the one that programs are linked
+    with, libadamod.so.0."""
+    found = {}
+    for path in sorted(folder.glob("libadamod*.so*")):
+        if re.match(r"libadamod\w*\.so(\.\d+)?$", path.name):
+            found[path.resolve()] = path
+    if not found:
+        sys.exit(f"{NAME}: CMake made no shared library in {folder}")
+    return list(found.values())
+
+
+def _build_libraries(folder, settings):
+    """libadamod, and libadamod_cuda where it is wanted (docs/pytorch.md says how to choose)."""
     given = shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", ""))
     choice = (settings or {}).get("cuda") or os.environ.get("ADAMOD_CUDA") or "gpu"
     arguments, kinds, why = _cuda_arguments(choice, given)
-    _run(
-        "cmake",
-        "-S",
-        str(ROOT / "lib"),
-        "-B",
-        str(folder),
-        *generator,
-        "-DCMAKE_BUILD_TYPE=Release",
-        "-DADAMOD_INSTALL=OFF",
-        *arguments,
-        *given,
-    )
+    _configure(folder, arguments)
     _tell_plan("CMAKE_CUDA_COMPILER:" in (folder / "CMakeCache.txt").read_text(), kinds, why)
-    progress = _Progress()
-    _run("cmake", "--build", str(folder), "--config", "Release", "--parallel", str(_cores()), watch=progress)
-    _tell(f"built in {time.monotonic() - progress.start:.0f} s")
-    found = {}
-    for path in sorted(folder.glob("libadamod*.so*")):
-        # One name for each file, the one that other programs are linked with: libadamod.so.0.
-        name = re.match(r"libadamod\w*\.so(\.\d+)?$", path.name)
-        if name:
-            found[path.resolve()] = path.name
-    if not found:
-        sys.exit(f"{NAME}: CMake made no shared library in {folder}")
-    return {name: path.read_bytes() for path, name in found.items()}
+    _compile(folder, "all")
+    return _libraries(folder)
+
+
+def _build_cuda_library(folder):
+    """libadamod_cuda alone, for all GPUs or those that ADAMOD_CMAKE_ARGS names, by the nvcc that CMake finds."""
+    _configure(folder, ["-DADAMOD_CUDA=ON"])
+    nvcc = re.search(r"^CMAKE_CUDA_COMPILER:\w+=(.*)$", (folder / "CMakeCache.txt").read_text(), re.M)
+    if not nvcc:
+        sys.exit(f"{CUDA_NAME}: CMake was told to build without CUDA, or for another processor than this one")
+    said = subprocess.run([nvcc[1], "--version"], stdout=subprocess.PIPE, universal_newlines=True).stdout
+    major = re.search(r"release (\d+)\.", said)
+    if not major or int(major[1]) != CUDA_MAJOR:
+        sys.exit(f"{CUDA_NAME}: {nvcc[1]} is of CUDA {major[1] if major else '?'}, expected CUDA {CUDA_MAJOR}")
+    _tell("building the CUDA library: 3 minutes of one core for each kind of GPU")
+    _compile(folder, "adamod_cuda")
+    (library,) = _libraries(folder)
+    return library
 
 
 class _Wheel:
@@ -247,53 +341,90 @@ class _Wheel:
 
     def __init__(self, path):
         self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self.time = time.gmtime(_time())[:6]
         self.record = []
 
-    def add(self, name, data, mode=0o644):
-        data = data.encode() if isinstance(data, str) else data
-        info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))  # the same wheel from the same sources
+    def _write(self, name, data, mode):
+        info = zipfile.ZipInfo(name, self.time)
+        info.create_system = 3  # Unix, whose modes these are
         info.external_attr = (0o100000 | mode) << 16
         info.compress_type = zipfile.ZIP_DEFLATED
         self.zip.writestr(info, data)
+
+    def add(self, name, data, mode=0o644):
+        data = data.encode() if isinstance(data, str) else data
+        self._write(name, data, mode)
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         self.record.append(f"{name},sha256={digest},{len(data)}")
 
     def close(self, dist_info):
         self.record.append(f"{dist_info}/RECORD,,")
-        self.zip.writestr(zipfile.ZipInfo(f"{dist_info}/RECORD", (2020, 1, 1, 0, 0, 0)), "\n".join(self.record) + "\n")
+        self._write(f"{dist_info}/RECORD", "\n".join(self.record) + "\n", 0o644)
         self.zip.close()
 
 
-def _dist_info():
-    return f"{NAME}-{_version()}.dist-info"
+def _dist_info(name=NAME):
+    return f"{name.replace('-', '_')}-{_version()}.dist-info"
 
 
-def _write_wheel(wheel_directory, files):
+def _write_wheel(wheel_directory, platform, files, name=NAME, metadata=None):
     """A wheel of (name, data, mode), and what every wheel has besides."""
-    name = f"{NAME}-{_version()}-{_tag()}.whl"
-    target = Path(wheel_directory) / name
-    wheel = _Wheel(f"{target}.tmp")
-    for file in files:
-        wheel.add(*file)
-    wheel.add(f"{_dist_info()}/METADATA", _metadata())
-    wheel.add(f"{_dist_info()}/LICENSE", (ROOT / "LICENSE").read_bytes())
-    wheel.add(f"{_dist_info()}/WHEEL", WHEEL.format(tag=_tag()))
-    wheel.close(_dist_info())
-    os.replace(f"{target}.tmp", target)
-    return name
+    tag, dist_info = f"py3-none-{platform}", _dist_info(name)
+    file_name = f"{dist_info[: -len('.dist-info')]}-{tag}.whl"
+    target = Path(wheel_directory) / file_name
+    try:
+        wheel = _Wheel(f"{target}.tmp")
+        for file in files:
+            wheel.add(*file)
+        wheel.add(f"{dist_info}/METADATA", metadata or _metadata())
+        wheel.add(f"{dist_info}/LICENSE", (ROOT / "LICENSE").read_bytes())
+        wheel.add(f"{dist_info}/WHEEL", WHEEL.format(tag=tag))
+        wheel.close(dist_info)
+        os.replace(f"{target}.tmp", target)
+    finally:
+        if os.path.exists(f"{target}.tmp"):
+            os.unlink(f"{target}.tmp")
+    return file_name
+
+
+def _platform(libraries, settings):
+    """The machines that libraries are for; manylinux=on: with any system whose C library is new enough."""
+    choice = (settings or {}).get("manylinux", "off")
+    if choice not in ("on", "off"):
+        sys.exit(f"{NAME}: manylinux is '{choice}', expected on or off")
+    return adamod_elf.manylinux(libraries) if choice == "on" else adamod_elf.platform(libraries[0])
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    with tempfile.TemporaryDirectory() as folder:
-        libraries = _build_libraries(Path(folder), config_settings)
     files = [
         (path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes(), 0o644)
         for path in sorted(PACKAGE.rglob("*"))
         if path.suffix == ".py" or path.name == "py.typed"
     ]
-    return _write_wheel(
-        wheel_directory, files + [(f"{NAME}/{library}", data, 0o755) for library, data in libraries.items()]
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        libraries = _build_libraries(Path(folder), config_settings)
+        platform = _platform(libraries, config_settings)
+        files += [(f"{NAME}/{library.name}", library.read_bytes(), 0o755) for library in libraries]
+    return _write_wheel(wheel_directory, platform, files)
+
+
+def build_cuda_wheel(wheel_directory, config_settings=None):
+    """The wheel of libadamod-cuda13; scripts/wheel calls this, pip does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = _build_cuda_library(Path(folder))
+        platform, data = _platform([library], config_settings), library.read_bytes()
+    return write_cuda_wheel(wheel_directory, platform, data)
+
+
+def write_cuda_wheel(wheel_directory, platform, data):
+    version = _version()
+    files = [
+        (f"{CUDA_PACKAGE}/__init__.py", CUDA_INIT.format(version=version), 0o644),
+        (f"{CUDA_PACKAGE}/libadamod_cuda.so.0", data, 0o755),
+    ]
+    numbers = dict(version=version, driver=CUDA_DRIVER, major=CUDA_MAJOR, mib=len(data) / 2**20)
+    metadata = CUDA_METADATA.format(name=NAME, cuda=CUDA_NAME, **numbers)
+    return _write_wheel(wheel_directory, platform, files, CUDA_NAME, metadata)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
@@ -302,16 +433,18 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     libraries = _build_libraries(ROOT / "build-python", config_settings)
     for old in PACKAGE.glob("libadamod*.so*"):
         old.unlink()
-    for library, data in libraries.items():
-        (PACKAGE / library).write_bytes(data)
-    return _write_wheel(wheel_directory, [(f"{NAME}.pth", f"{PACKAGE.parent}\n", 0o644)])
+    for library in libraries:
+        (PACKAGE / library.name).write_bytes(library.read_bytes())
+    platform = adamod_elf.platform(libraries[0])
+    return _write_wheel(wheel_directory, platform, [(f"{NAME}.pth", f"{PACKAGE.parent}\n", 0o644)])
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     folder = Path(metadata_directory) / _dist_info()
     folder.mkdir()
     (folder / "METADATA").write_text(_metadata())
-    (folder / "WHEEL").write_text(WHEEL.format(tag=_tag()))
+    # The wheel itself is for the processor that the compiler is for.
+    (folder / "WHEEL").write_text(WHEEL.format(tag="py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())))
     return _dist_info()
 
 
@@ -321,21 +454,48 @@ SOURCES = ["LICENSE", "README.md", "pyproject.toml", "lib", "docs", "python"]
 
 
 def _wanted(info):
+    """What belongs in the source archive, as it would be on any machine."""
     name = Path(info.name).name
-    unwanted = name == "__pycache__" or name.startswith(".") or re.search(r"\.(pyc|o|tmp|so(\..*)?)$", name)
-    return None if unwanted else info
+    if name == "__pycache__" or name.startswith(".") or re.search(r"\.(pyc|o|tmp|so(\..*)?)$", name):
+        return None
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mtime = _time()
+    info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
+    return info
 
 
 def build_sdist(sdist_directory, config_settings=None):
     base = f"{NAME}-{_version()}"
     name = f"{base}.tar.gz"
     target = Path(sdist_directory) / name
-    with tempfile.TemporaryDirectory() as folder:
-        info = Path(folder) / "PKG-INFO"
-        info.write_text(_metadata())
-        with tarfile.open(f"{target}.tmp", "w:gz", format=tarfile.PAX_FORMAT) as tar:
-            tar.add(info, f"{base}/PKG-INFO")
+    with open(f"{target}.tmp", "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=_time()) as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            metadata = _metadata().encode()
+            info = tarfile.TarInfo(f"{base}/PKG-INFO")
+            info.size = len(metadata)
+            tar.addfile(_wanted(info), io.BytesIO(metadata))
             for source in SOURCES:
-                tar.add(ROOT / source, f"{base}/{source}", filter=_wanted)
+                tar.add(ROOT / source, f"{base}/{source}", filter=_wanted)  # which sorts a folder's files
     os.replace(f"{target}.tmp", target)
     return name
+
+
+def main(what, folder):
+    """For scripts/wheel: makes the source archive, a wheel without CUDA, or the CUDA library's, the last two for other
+    machines; prints the file's name, and everything else to standard error."""
+    many = {"cuda": "off", "manylinux": "on"}
+    with contextlib.redirect_stdout(sys.stderr):
+        if what == "sdist":
+            name = build_sdist(folder)
+        elif what == "wheel":
+            name = build_wheel(folder, many)
+        elif what == "cuda":
+            name = build_cuda_wheel(folder, many)
+        else:
+            sys.exit(f"adamod_build: '{what}', expected sdist, wheel or cuda")
+    print(name)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

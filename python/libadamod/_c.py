@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import glob
+import importlib
 import os
+import re
 import threading
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
@@ -157,11 +159,41 @@ def _find_library() -> str:
         raise ImportError(
             f"no libadamod.so in {folder}: install the package with pip, or set ADAMOD_LIBRARY to the library's path"
         )
+    if len(found) > 1:
+        names = ", ".join(os.path.basename(path) for path in found)
+        raise ImportError(f"{names} in {folder}, expected one: two versions were installed there; remove the folder")
     return found[0]
 
 
+def _machine(path: str) -> str:
+    """The processor that a file is for."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(20)
+    except OSError:
+        return ""
+    number = int.from_bytes(head[18:20], "little")
+    return {3: "i686", 62: "x86_64", 183: "aarch64"}.get(number, f"ELF machine {number}") if head[:4] == b"\x7fELF" else ""
+
+
+def _why(path: str, error: OSError) -> str:
+    """Why the library does not load, in one line: the loader does not say it of another processor."""
+    theirs, ours = _machine(path), _machine("/proc/self/exe")
+    if theirs and ours and theirs != ours:
+        return f"{path} is for {theirs}, and this Python is for {ours}: install the package with this Python's pip"
+    old = re.search(r"version `GLIBC_([\d.]+)' not found", str(error))
+    if old:
+        here = os.confstr("CS_GNU_LIBC_VERSION") or "an older one"
+        return f"{path} needs glibc {old[1]} or later, and this system has {here}: build the package from its sources"
+    return f"{path} cannot be loaded: {error}"
+
+
 def _load() -> ctypes.CDLL:
-    library = ctypes.CDLL(_find_library())
+    path = _find_library()
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(_why(path, error)) from None
     signatures = {
         "adamod_last_error": (c_char_p, []),
         "adamod_version_string": (c_char_p, []),
@@ -206,7 +238,10 @@ def _load() -> ctypes.CDLL:
         "adamod_set_scaler": (c_int, [c_void_p, c_void_p, c_void_p]),
     }
     for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"{path} is of another version than this package: it has no {name}") from None
         function.restype, function.argtypes = result, arguments
     return library
 
@@ -232,6 +267,29 @@ def check(status: int) -> None:
 
 def version() -> str:
     return str(lib.adamod_version_string().decode())
+
+
+def load_cuda() -> None:
+    """Loads the CUDA library of libadamod-cuda13, where that package is installed and libadamod has none beside it: it
+    then finds this one, by its name. Call it before anything that needs a GPU."""
+    name = "libadamod_cuda.so.0"
+    beside = os.path.join(os.path.dirname(os.path.abspath(lib._name)), name)
+    if os.environ.get("ADAMOD_CUDA_LIBRARY") or os.path.exists(beside):
+        return
+    try:
+        package = importlib.import_module("libadamod_cuda13")
+    except ModuleNotFoundError:
+        return  # the library says that there is none
+    if package.__version__ != version():
+        raise RuntimeError(
+            f"cuda: libadamod-cuda13 is version {package.__version__}, expected {version()}, which libadamod is: "
+            f"pip install libadamod[cuda]=={version()}"
+        )
+    path = os.path.join(os.path.dirname(os.path.abspath(str(package.__file__))), name)
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        raise RuntimeError(f"cuda: {_why(path, error)}") from None
 
 
 # ---- rules and options ----

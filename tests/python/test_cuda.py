@@ -24,6 +24,7 @@ SHAPES = ((5, 3), (70,), (), (0, 3), (4, 3, 2, 2), (3000,))
 def setUpModule():
     if not torch.cuda.is_available():
         raise unittest.SkipTest("PyTorch sees no GPU")
+    _c.load_cuda()
     if _c.lib.adamod_cuda_status():
         raise unittest.SkipTest(_c.lib.adamod_last_error().decode())
 

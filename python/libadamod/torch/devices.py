@@ -100,6 +100,8 @@ class Handle:
     def __init__(self, device: str, rule: str, seed: int) -> None:
         self.handle: Any = None
         handle = ctypes.c_void_p()
+        if device != "cpu":
+            _c.load_cuda()
         _c.check(_c.lib.adamod_create_on(ctypes.byref(handle), rule.encode(), device.encode()))
         self.handle = handle
         self.device = device

@@ -1,0 +1,58 @@
+"""Which machines a shared library runs on, as the tag of a wheel says it (PEP 600), from what readelf tells of the file.
+
+SPDX-License-Identifier: MIT
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+
+_MACHINES = {3: "i686", 62: "x86_64", 183: "aarch64"}  # e_machine
+
+# What every Linux with glibc has. A library that needs another one would have to bring it along.
+_EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|ld-linux[-a-z0-9_]*)\.so\.\d+$")
+
+
+def platform(path):
+    """The platform that a library is for: linux_x86_64. It may be another than this machine's."""
+    with open(path, "rb") as file:
+        head = file.read(20)
+    machine = _MACHINES.get(struct.unpack("<16xHH", head)[1]) if head[:4] == b"\x7fELF" and len(head) == 20 else None
+    return f"linux_{machine}" if machine else re.sub(r"[-.]", "_", sysconfig.get_platform())
+
+
+def _readelf(path):
+    if not shutil.which("readelf"):
+        sys.exit("libadamod: a manylinux wheel needs readelf, of binutils, and there is none in PATH")
+    # For any processor, whichever this one is.
+    done = subprocess.run(
+        ["readelf", "--wide", "--dynamic", "--version-info", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    if done.returncode != 0:
+        sys.exit(f"libadamod: readelf cannot read {path}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def manylinux(paths):
+    """The platform of the systems that can load libraries: manylinux_2_34_x86_64 needs glibc 2.34."""
+    oldest = (0, 0)
+    for path in paths:
+        text = _readelf(path)
+        foreign = [name for name in re.findall(r"\(NEEDED\).*\[(.*)\]", text) if not _EVERYWHERE.match(name)]
+        if foreign:
+            sys.exit(f"libadamod: {path.name} needs {', '.join(foreign)}, which not every Linux has: no manylinux wheel")
+        versions = set(re.findall(r"Name: (GLIBC_\S+)", text))
+        numbers = [re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version) for version in versions]
+        if not numbers or None in numbers:
+            found = ", ".join(sorted(versions)) or "none"
+            sys.exit(f"libadamod: {path.name} has symbol versions {found}, expected GLIBC_2.N: no manylinux wheel")
+        oldest = max([oldest, *((int(number[1]), int(number[2])) for number in numbers)])
+    return platform(paths[0]).replace("linux_", f"manylinux_{oldest[0]}_{oldest[1]}_", 1)
