@@ -236,12 +236,12 @@ def _run(*command, watch=None):
     """Runs a command, whose lines are printed, and shown to watch."""
     print("+", *command, flush=True)
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    process = subprocess.Popen(command, universal_newlines=True, errors="replace", **pipes)
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        if watch is not None:
-            watch(line)
-    if process.wait() != 0:
+    with subprocess.Popen(command, universal_newlines=True, errors="replace", **pipes) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if watch is not None:
+                watch(line)
+    if process.returncode != 0:
         sys.exit(f"{NAME}: {getattr(watch, 'error', None) or command[0] + ' failed; its messages are above'}")
 
 
