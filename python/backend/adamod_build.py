@@ -205,12 +205,12 @@ def _architectures(majors):
 
 def _cuda_arguments(choice, given):
     """CMake's arguments for the CUDA library, the number of kinds of GPUs that it is built for, and why."""
-    if any(argument.startswith("-DADAMOD_CUDA") for argument in given):
-        return [], 0 if "-DADAMOD_CUDA=OFF" in given else 1, "as ADAMOD_CMAKE_ARGS says"
     if choice not in _CUDA_CHOICES:
         sys.exit(f"{NAME}: cuda is '{choice}', expected one of {', '.join(_CUDA_CHOICES)}")
     if choice == "off":
         return ["-DADAMOD_CUDA=OFF"], 0, "as was asked for"
+    if any(argument.startswith("-DADAMOD_CUDA") for argument in given):
+        return [], 0 if "-DADAMOD_CUDA=OFF" in given else 1, "as ADAMOD_CMAKE_ARGS says"
     if choice in ("auto", "on"):  # -U: an editable build may have been for some only
         return ["-UADAMOD_CUDA_ARCHITECTURES", f"-DADAMOD_CUDA={choice.upper()}"], 3, "for all GPUs"
     wanted = _architectures(_gpus_by_nvidia_smi() or _gpus_by_driver())

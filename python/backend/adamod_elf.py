@@ -13,8 +13,10 @@ import sysconfig
 
 _MACHINES = {3: "i686", 62: "x86_64", 183: "aarch64"}  # e_machine
 
-# What every Linux with glibc has. A library that needs another one would have to bring it along.
-_EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|ld-linux[-a-z0-9_]*)\.so\.\d+$")
+# What every Linux with glibc has. A library that needs another one would have to bring it along. The C++ compiler's libraries
+# are everywhere too, but glibc's version does not tell theirs: no more of them than gcc 4.8 had, as in manylinux2014.
+_EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[-a-z0-9_]*)\.so\.\d+$")
+_NEWEST = {"GLIBCXX": (3, 4, 19), "CXXABI": (1, 3, 7), "GCC": (4, 8, 0)}
 
 
 def platform(path):
@@ -41,6 +43,10 @@ def _readelf(path):
     return done.stdout
 
 
+def _numbers(text):
+    return tuple(int(part) for part in text.split("."))
+
+
 def manylinux(paths):
     """The platform of the systems that can load libraries: manylinux_2_34_x86_64 needs glibc 2.34."""
     oldest = (0, 0)
@@ -49,10 +55,13 @@ def manylinux(paths):
         foreign = [name for name in re.findall(r"\(NEEDED\).*\[(.*)\]", text) if not _EVERYWHERE.match(name)]
         if foreign:
             sys.exit(f"libadamod: {path.name} needs {', '.join(foreign)}, which not every Linux has: no manylinux wheel")
-        versions = set(re.findall(r"Name: (GLIBC_\S+)", text))
-        numbers = [re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version) for version in versions]
-        if not numbers or None in numbers:
-            found = ", ".join(sorted(versions)) or "none"
-            sys.exit(f"libadamod: {path.name} has symbol versions {found}, expected GLIBC_2.N: no manylinux wheel")
-        oldest = max([oldest, *((int(number[1]), int(number[2])) for number in numbers)])
+        versions = set(re.findall(r"Name: ((?:GLIBC|GLIBCXX|CXXABI|GCC)_\S+)", text))
+        for version in sorted(versions):
+            kind, _, number = version.partition("_")
+            if not re.fullmatch(r"\d+(\.\d+)+", number) or _numbers(number) > _NEWEST.get(kind, (2, 999)):
+                sys.exit(f"libadamod: {path.name} needs {version}, which not every Linux has: no manylinux wheel")
+        glibc = [_numbers(version[len("GLIBC_") :])[:2] for version in versions if version.startswith("GLIBC_")]
+        if not glibc:
+            sys.exit(f"libadamod: {path.name} needs no symbol of glibc, expected GLIBC_2.N: no manylinux wheel")
+        oldest = max([oldest, *glibc])
     return platform(paths[0]).replace("linux_", f"manylinux_{oldest[0]}_{oldest[1]}_", 1)
