@@ -24,7 +24,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 NUMPY = importlib.util.find_spec("numpy")
 STEP = (
     "import libadamod.numpy as n, numpy as np; w = np.ones(3, np.float32); "
-    "n.update('adamod', w, np.ones(3, np.float32), {}, 1, lr=0.5); assert (w < 1).all(); print(n.__file__)"
+    "n.update('adamod', w, w.copy(), n.states('adamod', w), 1, lr=0.5); assert (w < 1).all(); print(n.__file__)"
 )
 USE = "import libadamod, libadamod.numpy as n; assert n.norm([]) == 0; print(libadamod.__file__)"
 
