@@ -32,7 +32,7 @@ class Notebooks(unittest.TestCase):
         ran = 0
         for name, notebook in notebooks():
             program = "\n\n".join("".join(cell["source"]) for cell in code_cells(notebook))
-            self.assertIn("\nassert ", program.replace("    assert", "assert"), f"{name} checks nothing")
+            self.assertRegex(program, r"(?m)^ *assert ", f"{name} checks nothing")
             done = subprocess.run(
                 [sys.executable, "-"],
                 input=program,
