@@ -34,7 +34,8 @@ class Tutorial(unittest.TestCase):
 
         self.assertGreater(end(names["before"]), 2.5)  # AdamW has not started
         self.assertLess(end(names["after"]), 2.0)  # AdaMod has
-        self.assertLess(names["apart"], 1e-5)  # without the bound it is Adam
+        self.assertLess(names["apart"], 1e-12)  # without the bound it is Adam
+        self.assertAlmostEqual(names["ratio"], 0.01, places=6)
         self.assertLess(end(names["continued"]), end(names["continued"][:10]))
 
 
