@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The tutorials are true: the C program of docs/tutorial-c.md compiles and prints what the page says, and the commands and
-recipes of the others are ones that the program takes.
+"""The tutorials are true: the C program of docs/tutorial-c.md compiles and prints what the page says, and the commands
+and recipes of the others are ones that the program takes.
 
 A ```sh block is what a reader types, an ```output block what it then prints. Numbers in it may differ a little: the C
 library's tanhf is not the same everywhere. tests/python/test_tutorial.py has the page for PyTorch.
 
 SPDX-License-Identifier: MIT
 """
+
 import glob
 import os
 import re
@@ -44,8 +45,12 @@ def alike(expected, found):
 
 def install(prefix):
     """Installs the build, for pkg-config to find; the environment that the page sets up."""
-    done = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True)
+    done = subprocess.run(
+        ["cmake", "--install", BUILD, "--prefix", prefix],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
     found = glob.glob(os.path.join(prefix, "**", "adamod.pc"), recursive=True)
     if done.returncode or not found:
         sys.exit(f"FAIL cmake --install\n{done.stdout}")
@@ -62,8 +67,14 @@ def c_page(page="tutorial-c.md"):
         for i, (language, text) in enumerate(listed):
             if language != "sh":
                 continue
-            said = subprocess.run(["bash", "-c", text], cwd=work, env=environment, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, universal_newlines=True)
+            said = subprocess.run(
+                ["bash", "-c", text],
+                cwd=work,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                universal_newlines=True,
+            )
             if i + 1 < len(listed) and listed[i + 1][0] == "output":
                 compared += 1
                 check(alike(listed[i + 1][1], said.stdout), f"{page}: {text.splitlines()[0]}")
@@ -83,8 +94,9 @@ def commands(text):
 
 
 def run(arguments, work):
-    done = subprocess.run([ADAMOD, *arguments], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          universal_newlines=True)
+    done = subprocess.run(
+        [ADAMOD, *arguments], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+    )
     return done.returncode, done.stdout
 
 

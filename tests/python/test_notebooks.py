@@ -1,5 +1,5 @@
-"""The notebooks of examples/ run from their first cell to their last, without Jupyter and in small; each ends with a cell that
-checks what it claims. What is stored in them came from a whole run.
+"""The notebooks of examples/ run from their first cell to their last, without Jupyter and in small; each ends with a
+cell that checks what it claims. What is stored in them came from a whole run.
 
 SPDX-License-Identifier: MIT
 """
