@@ -3,6 +3,8 @@
 SPDX-License-Identifier: MIT
 """
 
+import contextlib
+import io
 import os
 import re
 import runpy
@@ -25,7 +27,8 @@ class Tutorial(unittest.TestCase):
             try:
                 with open("swap.py", "w", encoding="utf-8") as file:
                     file.write("\n".join(blocks))
-                names = runpy.run_path("swap.py")
+                with contextlib.redirect_stdout(io.StringIO()):
+                    names = runpy.run_path("swap.py")
             finally:
                 os.chdir(here)
 
