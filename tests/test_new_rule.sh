@@ -33,7 +33,8 @@ cc -std=gnu11 -E -I"$work" -I"$lib" -I"$lib/include" "$lib/optim/rules.c" >"$wor
 grep -q '&adamod__rule_laprop,' "$work/rules.i"
 echo "ok the rule of docs/adding-a-rule.md compiles"
 
-# The files of the page's first table, and those that name the rule, beside the page, this test, measurements and comparisons with other packages.
+# The files of the page's first table, and those that name the rule, beside the page, this test, measurements and
+# comparisons with other packages.
 sed -n '/^| step |/,/^$/p' "$page" | grep -o '`[a-zA-Z_./-]*/[a-z_.-]*`\|`CHANGELOG.md`' | tr -d '`' | sort >"$work/told"
 cd "$source_dir"
 find . -name .git -prune -o -path './build*' -prune -o -path ./dist -prune -o -name __pycache__ -prune -o -type f -print0 |

@@ -1,4 +1,5 @@
-/* Operands are first copied into panels as wide as a tile of registers, so that one loop serves all transpositions; then threads take blocks of the result, and go through them tile by tile. */
+/* Operands are first copied into panels as wide as a tile of registers, so that one loop serves all transpositions; then
+ * threads take blocks of the result, and go through them tile by tile. */
 #include "optim/matmul.h"
 
 #include <string.h>

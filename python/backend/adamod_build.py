@@ -1,7 +1,8 @@
 """Builds the wheels: CMake makes the C library, and it is packed beside the Python files.
 
-A backend as PEP 517 describes it, and PEP 660 for `pip install -e`. It is here because those that exist would have to be downloaded first, and because
-they tie a wheel to one version of Python, while this one, which is called through ctypes, serves all.
+A backend as PEP 517 describes it, and PEP 660 for `pip install -e`. It is here because those that exist would have to be
+downloaded first, and because they tie a wheel to one version of Python, while this one, which is called through ctypes,
+serves all.
 
 The same sources give the same archives, bit for bit, wherever they are built with the same tools. Their files have the time
 SOURCE_DATE_EPOCH, or the year 2020.

@@ -99,9 +99,9 @@ static densenet_settings wide_densenet(const char *blocks) {
 }
 
 /* DenseNets whose norms are part of the next convolutions, which have 128 channels and 32. The sides are those of tiles of
- * each size. Of the smallest images, tf32 moves gradients by 0.09, and so does rounding the factors of all convolutions to 11 bits in a
- * model that is otherwise computed in f64: so few numbers are in a batch norm that single ones that ReLU sees matter. Larger
- * ones are held to what other models are. */
+ * each size. With the smallest images tf32 moves gradients by 0.09, and so does rounding the factors of all convolutions to
+ * 11 bits in a model that is otherwise computed in f64: a batch norm has so few numbers that single ones that ReLU sees
+ * matter. Larger images have the bounds of other models. */
 TEST(wide_densenets_on_a_device) {
     const densenet_settings d = wide_densenet("2,3");
     if (!cudacheck_open()) SKIP("no device");

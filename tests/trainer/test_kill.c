@@ -125,8 +125,8 @@ static const problem translation = {
                           "train.keep_states=true", "decode.beam=2", "decode.max_length=6", "decode.samples=3", NULL},
     (const char *const[]){"metrics.jsonl", "histograms.jsonl", "samples.jsonl", "source.vocab", "target.vocab", NULL},
     1};
-/* Checkpoints but the last are without states. An epoch has three updates: the state of the network, the place in the text and the lengths of batches go on within one
- * and from one to the next. */
+/* Checkpoints but the last are without states. An epoch has three updates: the state of the network, the place in the text
+ * and the lengths of batches go on within one and from one to the next. */
 static const problem language = {
     (const char *const[]){"data.task=language", "data.set=text", "data.batch=3", "data.length=6", "data.spread=2",
                           "data.valid_batch=2", "data.tokens=subwords", "data.merges=3", "model.layers=2",

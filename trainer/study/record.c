@@ -74,7 +74,7 @@ static const char *last_part(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* ---- Small files, which the reader has checked ------------------------------------------------------------------------------------------------- */
+/* ---- Small files, which the reader has checked ------------------------------------------------------------------- */
 
 static int copy_file(const record *r, const char *name) {
     char *text = NULL;

@@ -27,7 +27,8 @@
  *       panels: [{title: Test, of: cifar10-resnet34, show: test accuracy, over: epochs}]
  *
  * A method may be another experiment's ("same: cifar10-resnet34/AdaMod"): its runs are made once. With --quick this holds
- * unless it has keys in `quick`. An experiment may have `seeds: 1`. Names refer to what the file defines; an unknown one is refused with file, line and the nearest. */
+ * unless it has keys in `quick`. An experiment may have `seeds: 1`. Names refer to what the file defines; an unknown one is
+ * refused with file, line and the nearest. */
 #ifndef ADAMOD_STUDY_H
 #define ADAMOD_STUDY_H
 

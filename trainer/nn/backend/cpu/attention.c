@@ -1,6 +1,7 @@
 /* Attention on the processor. A head of a sequence is one item of work, cut into tiles of queries and keys that stay
  * in the cache: the scores of a tile are a product, the weights never leave it, and backward computes them again. In
- * backward, all heads that see the same keys are one item, which sums their gradients. Threads take items in turn; items are independent, so the result does not depend on which thread takes which. */
+ * backward, all heads that see the same keys are one item, which sums their gradients. Threads take items in turn; items
+ * are independent, so the result does not depend on which thread takes which. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/ops/attention.h"
 #include "nn/backend/cpu/vector.h"
