@@ -321,6 +321,7 @@ def rules() -> Dict[str, str]:
 class Rule(NamedTuple):
     """The properties of a rule, from its own file in the library; adamod.h explains the flags."""
 
+    name: str  # of the rule itself, where it was asked for by another
     signed_states: FrozenSet[str]  # names of those that can be negative
     begin_as_param: FrozenSet[str]  # names of states
     states: FrozenSet[str]  # names of all that it may have
@@ -348,10 +349,11 @@ def rule_info(rule: str) -> Rule:
     check(lib.adamod_rule_info(_text("the name of a rule", rule), byref(c), ctypes.sizeof(c)))
     states = c.states[: c.n_states]
     return Rule(
+        c.name.decode(),
         frozenset(s.name.decode() for s in states if c.signed_states >> s.index & 1),
         frozenset(s.name.decode() for s in states if s.begins == BEGINS_AS_PARAM),
         frozenset(s.name.decode() for s in states),
-        *(bool(getattr(c, name)) for name in Rule._fields[3:]),
+        *(bool(getattr(c, name)) for name in Rule._fields[4:]),
     )
 
 
