@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# That docs/adding-a-rule.md is true: the files it names, eight at most, are all that a rule needs, and in C the file it shows
+# That docs/adding-a-rule.md is true: the files it names, nine at most, are all that a rule needs, and in C the file it shows
 # and one line in the list.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
@@ -41,5 +41,5 @@ find . -name .git -prune -o -path './build*' -prune -o -path ./dist -prune -o -n
     xargs -0 grep -liI laprop | sed 's#^\./##' |
     grep -v '^docs/\(adding-a-rule\|performance\|results\)\.md$\|^results/\|^tests/test_new_rule\.sh$\|^tests/python/test_\(loading\|timm\)\.py$' | sort >"$work/found"
 diff "$work/told" "$work/found" || { echo "FAIL files that name the rule (>), and those that the page tells (<)" && exit 1; }
-[ "$(wc -l <"$work/told")" -le 8 ] || { echo "FAIL a rule takes more than eight files" && exit 1; }
+[ "$(wc -l <"$work/told")" -le 9 ] || { echo "FAIL a rule takes more than nine files" && exit 1; }
 echo "ok a rule takes $(wc -l <"$work/told") files"

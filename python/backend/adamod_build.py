@@ -42,10 +42,10 @@ METADATA = """\
 Metadata-Version: 2.1
 Name: {name}
 Version: {version}
-Summary: AdaMod, and every optimizer its paper names, for PyTorch and numpy
+Summary: AdaMod, and every optimizer its paper names, for PyTorch, JAX, Keras and numpy
 License: MIT
 License-File: LICENSE
-Keywords: adamod,adam,optimizer,deep-learning,pytorch,cuda,simd
+Keywords: adamod,adam,optimizer,deep-learning,pytorch,jax,keras,cuda,simd
 Project-URL: Homepage, https://arxiv.org/abs/1910.12249
 Classifier: Development Status :: 4 - Beta
 Classifier: Intended Audience :: Developers
@@ -66,6 +66,11 @@ Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
 Provides-Extra: cuda
 Requires-Dist: {cuda}=={version}; extra == "cuda"
+Provides-Extra: jax
+Requires-Dist: jax; extra == "jax"
+Requires-Dist: optax; extra == "jax"
+Provides-Extra: keras
+Requires-Dist: keras>=3; extra == "keras"
 Description-Content-Type: text/markdown
 
 {description}"""

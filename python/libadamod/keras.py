@@ -59,12 +59,13 @@ class AdaMod(keras.optimizers.Optimizer):  # type: ignore[misc, name-defined, un
         name: str = "adamod",
         **kwargs: Any,
     ) -> None:
-        given = {"beta_1": beta_1, "beta_2": beta_2, "beta_3": beta_3, "epsilon": epsilon, "flavour": flavour}
+        given: Dict[str, Any] = dict(beta_1=beta_1, beta_2=beta_2, beta_3=beta_3, epsilon=epsilon, flavour=flavour)
         hyper = _c.Hyper("adamod")
         for argument, value in given.items():
             hyper.set(_OPTIONS[argument], value)  # which refuses what is out of range
         super().__init__(learning_rate=learning_rate, weight_decay=weight_decay, name=name, **kwargs)
-        self.beta_1, self.beta_2, self.beta_3, self.epsilon, self.flavour = given.values()
+        self.beta_1, self.beta_2, self.beta_3 = float(beta_1), float(beta_2), float(beta_3)
+        self.epsilon, self.flavour = float(epsilon), flavour
 
     def build(self, variables: Sequence[Any]) -> None:
         if self.built:
@@ -81,8 +82,9 @@ class AdaMod(keras.optimizers.Optimizer):  # type: ignore[misc, name-defined, un
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         i = self._get_variable_index(variable)
-        m, v, s = self._exp_avg[i], self._exp_avg_sq[i], self._exp_avg_lr[i]
-        g, lr, t = (ops.cast(x, m.dtype) for x in (gradient, learning_rate, self.iterations + 1))
+        states = self._exp_avg[i], self._exp_avg_sq[i], self._exp_avg_lr[i]
+        m, v, s = (ops.convert_to_tensor(state) for state in states)
+        p, g, lr, t = (ops.cast(x, states[0].dtype) for x in (variable, gradient, learning_rate, self.iterations + 1))
         first, second = (-ops.expm1(t * _log(beta)) for beta in (self.beta_1, self.beta_2))
         mscale = vscale = 1
         if self.flavour == "paper":
@@ -93,12 +95,14 @@ class AdaMod(keras.optimizers.Optimizer):  # type: ignore[misc, name-defined, un
                 lr = lr / first
             elif self.flavour == "keras":
                 mscale = 1 / first
-        self.assign(m, self.beta_1 * m + (1 - self.beta_1) * g)
-        self.assign(v, self.beta_2 * v + (1 - self.beta_2) * g * g)
+        m = self.beta_1 * m + (1 - self.beta_1) * g
+        v = self.beta_2 * v + (1 - self.beta_2) * g * g
         eta = lr / (ops.sqrt(v * vscale) + self.epsilon)
-        self.assign(s, self.beta_3 * s + (1 - self.beta_3) * eta)
-        step = ops.minimum(s, eta) * (m * mscale)
-        self.assign(variable, ops.cast(ops.cast(variable, m.dtype) - step, variable.dtype))
+        s = self.beta_3 * s + (1 - self.beta_3) * eta
+        bounded = ops.where(s < eta, s, eta)  # minimum rounds float64 to float32 with the torch backend of Keras 3.15
+        for state, value in zip(states, (m, v, s)):
+            self.assign(state, value)
+        self.assign(variable, ops.cast(p - bounded * (m * mscale), variable.dtype))
 
     def get_config(self) -> Dict[str, Any]:
         return {**super().get_config(), **{argument: getattr(self, argument) for argument in _OPTIONS}}

@@ -72,10 +72,12 @@ class Agreement(unittest.TestCase):
             (dict(epsilon=0.1, beta_3=0.9), dict(eps=0.1, beta3=0.9)),
             (dict(learning_rate=0.1, weight_decay=0.2), dict(lr=0.1, weight_decay=0.2)),
             (dict(clipvalue=0.5), dict(clip_value=0.5)),
-            (dict(global_clipnorm=0.5), dict(grad_scale=lambda t, g: min(1, 0.5 / an.norm(g)))),
         ):
             with self.subTest(**arguments):
                 self.compare(arguments, options)
+        # Keras 3.15 computes the factor in float32 with PyTorch.
+        clipping = dict(grad_scale=lambda t, g: min(1, 0.5 / an.norm(g)))
+        self.compare(dict(global_clipnorm=0.5), clipping, tolerance=1e-7)
 
     def test_schedule(self):
         schedule = keras.optimizers.schedules.PolynomialDecay(0.1, 20, 0.01)

@@ -16,6 +16,8 @@ import jax.numpy as jnp  # type: ignore[import-not-found, import-untyped, unused
 from .. import _c
 from .formulas import FORMULAS
 
+__all__ = ["GradientTransformation", "State", "create", "evaluation", "named", "rules"]
+
 try:
     from optax import GradientTransformation  # type: ignore[import-not-found, import-untyped, unused-ignore]
 except ImportError:
@@ -49,9 +51,22 @@ _NOT_HERE = {
 }
 
 
+def _flatten(tree: Any) -> Tuple[List[Tuple[Any, Any]], Any]:
+    """The leaves with the names of their places, and the structure."""
+    flat: Tuple[List[Tuple[Any, Any]], Any] = jax.tree_util.tree_flatten_with_path(tree)
+    return flat
+
+
 def rules() -> List[str]:
     """The rules there are here: those of the library that need no whole arrays."""
     return [rule for rule in _c.rules() if not _c.rule_info(rule).whole_arrays]
+
+
+def _word_or_number(option: _c.Option, value: Any) -> Any:
+    """A value as the formulas expect it: of a choice its word, of others a number of the type of the default."""
+    if isinstance(value, str):
+        return value
+    return option.choices[int(value)] if option.choices else type(option.value)(value)
 
 
 class _Options:
@@ -84,11 +99,12 @@ class _Options:
         option = known[name]
         if name in _NOT_HERE and value != option.value:
             raise ValueError(f"{self.rule}: {name} is {value!r}, and is not for JAX: {_NOT_HERE[name]}")
+        if isinstance(value, str) and not option.choices:
+            raise TypeError(f"{self.rule}: {name} is {value!r}, expected a number")
         if isinstance(value, (str, Real)):
             self.hyper.set(name, value)
             if name not in _NOT_HERE:
-                kind = type(option.value)
-                self.fixed[name] = option.choices[int(value)] if kind is str and isinstance(value, Real) else kind(value)
+                self.fixed[name] = _word_or_number(option, value)
         elif not isinstance(option.value, float) or option.structural:
             raise TypeError(
                 f"{self.rule}: {name} is {type(value).__name__}, expected a number or a word that is known before "
@@ -110,6 +126,9 @@ class _Options:
         factor = {"decoupled": o.lr, "independent": 1}.get(o.decay, 0)
         o.decay_now = factor * o.weight_decay  # how much of the parameter goes before the step
         return o
+
+
+_LAST = 2**31 - 1  # update that is counted
 
 
 def _computed(dtype: Any) -> Any:
@@ -134,7 +153,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
         raise ValueError(f"libadamod.jax has no formula of {rule}")
 
     def init(params: Any) -> State:
-        flat, tree = jax.tree_util.tree_flatten_with_path(params)
+        flat, tree = _flatten(params)
         leaves = []
         for path, leaf in flat:
             leaf = jnp.asarray(leaf)
@@ -143,12 +162,12 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
         for name in sorted({leaf.dtype.name for leaf in leaves}):
             settings.hyper.check(_TYPES[name])
         states = {}
-        for name, _, _, initial in ((s.name, s.place, s.shape, s.initial) for s in settings.states):
-            if name in settings.info.begin_as_param:
+        for s in settings.states:
+            if s.name in settings.info.begin_as_param:
                 made = [jnp.array(p, _computed(p.dtype), copy=True) for p in leaves]
             else:
-                made = [jnp.full_like(p, initial, dtype=_computed(p.dtype)) for p in leaves]
-            states[name] = tree.unflatten(made)
+                made = [jnp.full_like(p, s.initial, dtype=_computed(p.dtype)) for p in leaves]
+            states[s.name] = tree.unflatten(made)
         small = [p.dtype.itemsize == 2 for p in leaves]
         if any(small):
             states["master"] = tree.unflatten(
@@ -157,7 +176,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
         return State(jnp.zeros((), jnp.int32), states)
 
     def update(updates: Any, state: State, params: Any = None) -> Tuple[Any, State]:
-        flat, tree = jax.tree_util.tree_flatten_with_path(updates)
+        flat, tree = _flatten(updates)
         if not isinstance(state, State):
             raise TypeError(f"{rule}: state is {type(state).__name__}, expected what init or update returned")
         reason = _needs_params(settings, state) if params is None else None
@@ -185,7 +204,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
             found.append(_update(o, step, x, g, dtype))
             for name, column in new.items():
                 column.append(getattr(x, name).astype(dtype) if hasattr(x, name) else None)
-        count = jnp.where(state.count < jnp.iinfo(jnp.int32).max, state.count + 1, state.count)
+        count = jnp.where(state.count < _LAST, state.count + 1, state.count)
         return tree.unflatten(found), State(count, {name: tree.unflatten(column) for name, column in new.items()})
 
     return GradientTransformation(init, update)
@@ -237,7 +256,7 @@ def evaluation(rule: str, state: State, params: Any, **options: Any) -> Any:
     if not settings.info.averages:
         return params
     beta1 = settings.at(state.count, jnp.float32).beta1
-    tree = jax.tree_util.tree_structure(params)
+    tree: Any = jax.tree_util.tree_structure(params)
     masters = _leaves(rule, "master", tree, state.states["master"]) if "master" in state.states else None
 
     def average(i: int, p: Any, z: Any) -> Any:
