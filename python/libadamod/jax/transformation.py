@@ -58,8 +58,8 @@ def _flatten(tree: Any) -> Tuple[List[Tuple[Any, Any]], Any]:
 
 
 def rules() -> List[str]:
-    """The rules there are here: those of the library that need no whole arrays."""
-    return [rule for rule in _c.rules() if not _c.rule_info(rule).whole_arrays]
+    """The rules there are here: those of the library that need no whole arrays and have a formula in formulas.py."""
+    return [rule for rule in _c.rules() if not _c.rule_info(rule).whole_arrays and _c.rule_info(rule).name in FORMULAS]
 
 
 def _word_or_number(option: _c.Option, value: Any) -> Any:
