@@ -4,8 +4,8 @@ A backend as PEP 517 describes it, and PEP 660 for `pip install -e`. It is here 
 downloaded first, and because they tie a wheel to one version of Python, while this one, which is called through ctypes,
 serves all.
 
-The same sources give the same archives, bit for bit, wherever they are built with the same tools. Their files have the time
-SOURCE_DATE_EPOCH, or the year 2020.
+The same sources and tools give the same archives, bit for bit, in any folder. The time of their files is
+SOURCE_DATE_EPOCH, or 2020.
 
 SPDX-License-Identifier: MIT
 """
@@ -101,8 +101,8 @@ The CUDA library of {name} {version}. Install it by
 
     pip install {name}[cuda]
 
-It needs an NVIDIA GPU of compute capability 8.0 (A100) or later, and driver {driver} or later (CUDA {major}). It needs no CUDA
-toolkit. Installed it takes {mib:.0f} MiB. It works with {name} {version} alone.
+It needs an NVIDIA GPU of compute capability 8.0 (A100) or later, and driver {driver} or later (CUDA {major}). It needs
+no CUDA toolkit. Installed it takes {mib:.0f} MiB. It works with {name} {version} alone.
 """
 
 CUDA_INIT = """\
@@ -304,8 +304,8 @@ def _compile(folder, target):
 
 
 def _libraries(folder):
-    """The shared libraries in a folder, by their names: of those that lead to one file, the one that programs are linked
-    with, libadamod.so.0."""
+    """The shared libraries in a folder: of names that lead to one file, the one that programs are linked with,
+    libadamod.so.0."""
     found = {}
     for path in sorted(folder.glob("libadamod*.so*")):
         if re.match(r"libadamod\w*\.so(\.\d+)?$", path.name):

@@ -1,4 +1,4 @@
-"""Which machines a shared library runs on, as the tag of a wheel says it (PEP 600), from what readelf tells of the file.
+"""Which machines a shared library runs on, as the tag of a wheel says it (PEP 600), from what readelf tells of it.
 
 SPDX-License-Identifier: MIT
 """
@@ -13,8 +13,9 @@ import sysconfig
 
 _MACHINES = {3: "i686", 62: "x86_64", 183: "aarch64"}  # e_machine
 
-# What every Linux with glibc has. A library that needs another one would have to bring it along. The C++ compiler's libraries
-# are everywhere too, but glibc's version does not tell theirs: no more of them than gcc 4.8 had, as in manylinux2014.
+# What every Linux with glibc has. A library that needs another one would have to bring it along. The C++ compiler's
+# libraries are everywhere too, but glibc's version does not tell theirs: no more of them than gcc 4.8 had, as in
+# manylinux2014.
 _EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[-a-z0-9_]*)\.so\.\d+$")
 _NEWEST = {"GLIBCXX": (3, 4, 19), "CXXABI": (1, 3, 7), "GCC": (4, 8, 0)}
 
@@ -54,7 +55,9 @@ def manylinux(paths):
         text = _readelf(path)
         foreign = [name for name in re.findall(r"\(NEEDED\).*\[(.*)\]", text) if not _EVERYWHERE.match(name)]
         if foreign:
-            sys.exit(f"libadamod: {path.name} needs {', '.join(foreign)}, which not every Linux has: no manylinux wheel")
+            sys.exit(
+                f"libadamod: {path.name} needs {', '.join(foreign)}, which not every Linux has: no manylinux wheel"
+            )
         versions = set(re.findall(r"Name: ((?:GLIBC|GLIBCXX|CXXABI|GCC)_\S+)", text))
         for version in sorted(versions):
             kind, _, number = version.partition("_")

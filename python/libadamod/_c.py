@@ -173,7 +173,9 @@ def _machine(path: str) -> str:
     except OSError:
         return ""
     number = int.from_bytes(head[18:20], "little")
-    return {3: "i686", 62: "x86_64", 183: "aarch64"}.get(number, f"ELF machine {number}") if head[:4] == b"\x7fELF" else ""
+    return (
+        {3: "i686", 62: "x86_64", 183: "aarch64"}.get(number, f"ELF machine {number}") if head[:4] == b"\x7fELF" else ""
+    )
 
 
 def _why(path: str, error: OSError) -> str:

@@ -1,5 +1,5 @@
-"""The package as others get it: from the source archive alone, without a network, as a wheel and editable. What is wrong
-with a machine is said in one line. test_plugin.py has the CUDA library's own package, test_foreign_wheel.py other processors.
+"""The package as others get it: from the source archive alone, without a network, as a wheel and editable; and what is
+said where it cannot be built or imported. test_plugin.py has the CUDA library's package, test_foreign_wheel.py Arm's.
 
 SPDX-License-Identifier: MIT
 """
@@ -240,7 +240,9 @@ class SourceArchive(unittest.TestCase):
             build.adamod_elf.manylinux([build.Path(self.fake("alone", "int f(void) { return 1; }", "-nostdlib"))])
         other = self.fake("libother.so.7", "int g(void) { return 1; }", "-Wl,-soname,libother.so.7")
         with self.assertRaisesRegex(SystemExit, "needs libother.so.7, which not every Linux has"):
-            build.adamod_elf.manylinux([build.Path(self.fake("needs", "int g(void); int f(void) { return g(); }", other))])
+            build.adamod_elf.manylinux(
+                [build.Path(self.fake("needs", "int g(void); int f(void) { return g(); }", other))]
+            )
 
     def fake(self, name, source, *arguments):
         with open(f"{self.folder}/{name}.c", "w") as f:

@@ -1,5 +1,5 @@
-"""The CUDA library as a package of its own, libadamod-cuda13: where it is found, and what is said of one that does not fit.
-It is one that was compiled here, which says who it is; no GPU is needed.
+"""The CUDA library as a package of its own, libadamod-cuda13: where it is found, and what is said of one that does not
+fit. The tests compile one that says who it is; no GPU is needed.
 
 SPDX-License-Identifier: MIT
 """
@@ -86,10 +86,11 @@ class Plugin(unittest.TestCase):
     def test_another_version_is_refused(self):
         site = self.site("0.0.7")
         for code in {STATUS, HANDLE}:
+            ours = libadamod.__version__
             self.assertEqual(
                 self.answer(site, code),
-                f"RuntimeError: cuda: libadamod-cuda13 is version 0.0.7, expected {libadamod.__version__}, which libadamod "
-                f"is: pip install libadamod[cuda]=={libadamod.__version__}",
+                f"RuntimeError: cuda: libadamod-cuda13 is version 0.0.7, expected {ours}, which libadamod is: "
+                f"pip install libadamod[cuda]=={ours}",
             )
 
     def test_there_is_none(self):
@@ -108,7 +109,9 @@ class Plugin(unittest.TestCase):
     def test_one_for_another_processor(self):
         data = self.data[:18] + b"\xf3\x00" + self.data[20:]  # RISC-V
         said = self.answer(self.site(libadamod.__version__, data))
-        self.assertRegex(said, "^RuntimeError: cuda: .*libadamod_cuda.so.0 is for ELF machine 243, and this Python is for ")
+        self.assertRegex(
+            said, "^RuntimeError: cuda: .*libadamod_cuda.so.0 is for ELF machine 243, and this Python is for "
+        )
 
     def test_an_old_c_library(self):
         error = OSError("libc.so.6: version `GLIBC_2.99' not found (required by x.so)")
