@@ -58,14 +58,14 @@ Classifier: Programming Language :: Python :: 3 :: Only
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Classifier: Typing :: Typed
 Requires-Python: >=3.8
+Provides-Extra: cuda
+Requires-Dist: {cuda}=={version}; extra == "cuda"
 Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
 Provides-Extra: timm
 Requires-Dist: timm>=1.0.12; extra == "timm"
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
-Provides-Extra: cuda
-Requires-Dist: {cuda}=={version}; extra == "cuda"
 Provides-Extra: jax
 Requires-Dist: jax; extra == "jax"
 Requires-Dist: optax; extra == "jax"
@@ -253,7 +253,7 @@ def _run(*command, watch=None):
 
 class _Errors:
     """Keeps the first thing that CMake lacks, a compiler or nvcc or a newer CMake, in one line. It says "CMake Error at
-    FILE:", then lines that begin with blanks, then an empty line."""
+    FILE:", then lines that begin with blanks, then others."""
 
     def __init__(self):
         self.error, self.open = None, False
@@ -262,7 +262,7 @@ class _Errors:
         found = re.match(r"CMake Error(?: at .*:$|: ?(.*))", line)
         if found and self.error is None:
             self.error, self.open = found[1] or "", True
-        elif self.open and line.strip():
+        elif self.open and line.startswith("  "):
             self.error = f"{self.error} {line.strip()}".strip()
         elif self.error and not self.error.endswith(":"):
             self.open = False
