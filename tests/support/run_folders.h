@@ -5,6 +5,7 @@
 #ifndef RUN_FOLDERS_H
 #define RUN_FOLDERS_H
 
+#include "scratch.h"
 #include "report/reader.h"
 
 #include <stdbool.h>
@@ -16,9 +17,6 @@ extern const metric known[KNOWN_METRICS];
 #define KNOWN known, KNOWN_METRICS
 
 /* ---- files ---- */
-
-/* A path below a directory that is removed at the end; one of many buffers. */
-const char *below(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A file of a run, whose directory is made if need be. */
 FILE *create(const char *run, const char *name);

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <ftw.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,15 +35,34 @@ static void leave_scratch(void) {
     rmdir(scratch);
 }
 
+static void make_scratch(bool in_memory) {
+    const char *tmp = getenv("TMPDIR");
+    if (scratch[0]) return;
+    tmp = in_memory && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : tmp && *tmp == '/' ? tmp : "/tmp";
+    snprintf(scratch, sizeof scratch, "%s/adamod_test_XXXXXX", tmp);
+    if (!mkdtemp(scratch)) abort();
+    atexit(leave_scratch);
+}
+
 void enter_scratch(bool in_memory) {
-    if (!scratch[0]) {
-        const char *tmp = getenv("TMPDIR");
-        tmp = in_memory && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : tmp && *tmp == '/' ? tmp : "/tmp";
-        snprintf(scratch, sizeof scratch, "%s/adamod_test_XXXXXX", tmp);
-        if (!mkdtemp(scratch) || chdir(scratch)) abort();
-        atexit(leave_scratch);
-    }
+    static bool entered;
+    make_scratch(in_memory);
+    if (!entered && chdir(scratch)) abort();
+    entered = true;
     empty_scratch();
+}
+
+const char *below(const char *format, ...) {
+    static char paths[64][512];
+    static int at;
+    make_scratch(true);
+    char *path = paths[at++ % 64];
+    const int used = snprintf(path, sizeof paths[0], "%s/", scratch);
+    va_list arguments;
+    va_start(arguments, format);
+    if (used < (int)sizeof paths[0]) vsnprintf(path + used, sizeof paths[0] - (size_t)used, format, arguments);
+    va_end(arguments);
+    return path;
 }
 
 size_t get_file(const char *name, void *bytes, size_t room) {

@@ -11,6 +11,8 @@
 /* Makes it the working directory, and empties it. in_memory: where syncing costs nothing, if there is such a place; else
  * under TMPDIR (or /tmp). */
 void enter_scratch(bool in_memory);
+/* A path in it, which is not made the working directory; it is in memory if it can be. One of many buffers. */
+const char *below(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* How many files there are. */
 int scratch_files(void);
 

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "scratch.h"
 #include "small_recipe.h"
 #include "core/safetensors.h"
 #include "tasks/tasks.h"
@@ -15,7 +16,6 @@
 #include "core/error.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,31 +27,6 @@
 #include <unistd.h>
 
 /* ---- files ---- */
-
-static char root[64];
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
-static void remove_root(void) {
-    if (*root) nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/* A path below a directory that is removed at the end; one of eight buffers. */
-static const char *below(const char *name) {
-    static char paths[8][256];
-    static int at;
-    if (!*root) {
-        snprintf(root, sizeof root, "/tmp/test_checkpoint.XXXXXX");
-        if (!mkdtemp(root)) exit(1);
-        atexit(remove_root);
-    }
-    char *path = paths[at++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", root, name);
-    return path;
-}
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
@@ -973,7 +948,7 @@ TEST(old_steps_are_deleted_and_nothing_else) {
     mkdir(below("steps"), 0777);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(name, sizeof name, "steps/%s", names[i]);
-        FILE *file = fopen(below(name), "wb");
+        FILE *file = fopen(below("%s", name), "wb");
         if (file) fclose(file);
     }
     CHECK_INT(checkpoint_list(below("steps"), &steps, &n), 0);
@@ -984,7 +959,7 @@ TEST(old_steps_are_deleted_and_nothing_else) {
     CHECK_INT(checkpoint_prune(below("steps"), 2, NULL, NULL), 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(name, sizeof name, "steps/%s", names[i]);
-        CHECK_INT(exists(below(name)), i != 0 && i != 3 && i != 9);
+        CHECK_INT(exists(below("%s", name)), i != 0 && i != 3 && i != 9);
     }
     CHECK_INT(checkpoint_list(below("nowhere"), &steps, &n), ADAMOD_ERROR_IO);
     CHECK_HAS(adamod__last_message(), "nowhere: No such file or directory");

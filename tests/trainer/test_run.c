@@ -8,6 +8,7 @@
 #endif
 #include "support/directory.h"
 #include "check.h"
+#include "scratch.h"
 #include "small_recipe.h"
 #include "values.h"
 #include "support/json.h"
@@ -19,7 +20,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
 #include <math.h>
 #include <sched.h>
@@ -32,32 +32,6 @@
 #include <unistd.h>
 
 /* ---- files ---- */
-
-static char root[64];
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
-static void remove_root(void) {
-    if (*root) nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/* A path below a directory that is removed at the end; one of four buffers. */
-static const char *below(const char *name) {
-    static char paths[4][256];
-    static int at;
-    if (!*root) {
-        /* in memory, where there is such a place, syncing costs nothing */
-        snprintf(root, sizeof root, "%s/test_run.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-        if (!mkdtemp(root)) exit(1);
-        atexit(remove_root);
-    }
-    char *path = paths[at++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", root, name);
-    return path;
-}
 
 /* A file's bytes with a zero behind them, to be freed; NULL if there is none. */
 static char *contents(const char *path, size_t *n) {
@@ -585,7 +559,7 @@ TEST(a_run_with_anything_to_lose_is_not_begun_again) {
     char path[300];
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         snprintf(path, sizeof path, "lose-%zu", i);
-        const char *directory = below(path);
+        const char *directory = below("%s", path);
         make_unbegun(directory);
         snprintf(path, sizeof path, "%s/%s", directory, more[i]);
         add_to(path, "{}");
@@ -646,7 +620,7 @@ static const char *as_nobody(void) {
 TEST(a_directory_without_permission_is_refused) {
     mkdir(below("locked"), 0755);
     if (geteuid() != 0) SKIP("only root can become someone who may not");
-    chmod(root, 0755);
+    chmod(below("."), 0755);
     CHECK_INT(in_child(as_nobody), 0);
     if (strcmp(told, "skip") == 0) SKIP("cannot become nobody");
     CHECK_HAS(told, "locked/run: cannot make the directory: Permission denied");
@@ -725,15 +699,15 @@ TEST(of_several_that_begin_a_run_at_once_one_does) {
     char name[32];
     for (int i = 0; i < (fast() ? 30 : 200) && check_failures == 0; i++) {
         snprintf(name, sizeof name, "race-%d", i);
-        const char *directory = below(name);
+        const char *directory = below("%s", name);
         if (i % 3 == 1) CHECK_INT(mkdir(directory, 0777), 0);
         if (i % 3 == 2) make_unbegun(directory);
         CHECK_INT(sum_at_once(begin_one, directory), 1 + 2 * 16);
         CHECK_INT(count_names(directory), 8);
         snprintf(name, sizeof name, "race-%d/task.json", i);
-        check_json_lines(below(name), 1);
+        check_json_lines(below("%s", name), 1);
         snprintf(name, sizeof name, "race-%d/machine.json", i);
-        check_json_lines(below(name), 1);
+        check_json_lines(below("%s", name), 1);
     }
 }
 
