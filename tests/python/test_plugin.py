@@ -5,12 +5,14 @@ SPDX-License-Identifier: MIT
 """
 
 import email
+import glob
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zipfile
 
@@ -116,6 +118,15 @@ class Plugin(unittest.TestCase):
     def test_an_old_c_library(self):
         error = OSError("libc.so.6: version `GLIBC_2.99' not found (required by x.so)")
         self.assertRegex(_c._why("/x.so", error), "^/x.so needs glibc 2.99 or later, and this system has glibc 2")
+
+    def test_the_same_bytes_again(self):
+        wheels = []
+        for _ in range(2):
+            (name,) = glob.glob(f"{self.site('1.2.3')}/*.whl")
+            with open(name, "rb") as f:
+                wheels.append(f.read())
+            time.sleep(2.1)  # times in zip files have steps of 2 s
+        self.assertTrue(wheels[0] == wheels[1], "the wheels differ")
 
     def test_metadata(self):
         site = self.site("1.2.3")
