@@ -22,7 +22,8 @@ export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c GIT_COMMITTER_NAME=a GIT_COMMITT
 unset CMAKE_C_COMPILER_LAUNCHER CMAKE_GENERATOR
 mkdir "$TMPDIR"
 cd "$work"
-version=$(awk '/^#define ADAMOD_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." } END { print v }' "$source_dir/lib/include/adamod.h")
+header=$source_dir/lib/include/adamod.h
+version=$(awk '/^#define ADAMOD_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." } END { print v }' "$header")
 
 # ---- twice the same ----
 
@@ -31,13 +32,14 @@ release --out first >out 2>err || { cat err && fail "a release"; }
 [ "$(cat out)" = "$work/first/SHA256SUMS" ] || fail "its last word is $(cat out)"
 (umask 077 && TZ=Asia/Tokyo LC_ALL=C release --out second >out 2>err) || { cat err && fail "another release"; }
 diff -r first second || fail "two runs differ"
-(cd first && sha256sum --quiet --strict -c SHA256SUMS && [ "$(wc -l <SHA256SUMS)" -eq "$(find . -type f ! -name SHA256SUMS | wc -l)" ]) ||
-    fail "SHA256SUMS does not hold"
+(cd first && sha256sum --quiet --strict -c SHA256SUMS) || fail "SHA256SUMS does not hold"
+[ "$(wc -l <first/SHA256SUMS)" -eq "$(find first -type f ! -name SHA256SUMS | wc -l)" ] || fail "SHA256SUMS lacks a file"
 [ -z "$(ls -A "$TMPDIR")" ] || fail "it leaves $(ls -A "$TMPDIR")"
 ! tar --numeric-owner -tvzf "first/adamod-$version.tar.gz" --utc --full-time |
-    grep -vE "^-rw(-r--r--|xr-xr-x) 0/0 +[0-9]+ 2001-09-09 01:46:40 adamod-$version/" || fail "the tarball's owners, modes, times or names"
+    grep -vE "^-rw(-r--r--|xr-xr-x) 0/0 +[0-9]+ 2001-09-09 01:46:40 adamod-$version/" ||
+    fail "the tarball's owners, modes, times or names"
 tar -tzf "first/adamod-$version.tar.gz" | LC_ALL=C sort -c || fail "the tarball is not sorted"
-python3 - "first/adamod-$version-amalgamation" "$source_dir/lib/include/adamod.h" <<'END' || fail "the amalgamation"
+python3 - "first/adamod-$version-amalgamation" "$header" <<'END' || fail "the amalgamation"
 import os, sys, zipfile
 base = os.path.basename(sys.argv[1])
 with zipfile.ZipFile(sys.argv[1] + ".zip") as archive:
@@ -48,7 +50,9 @@ ok "the same bytes"
 
 # ---- the bill of materials ----
 
-python3 - "first/adamod-$version.spdx.json" "$version" "$([ -x "$build_dir/adamod" ] && echo 1 || true)" <<'END' || fail "the bill of materials"
+program=
+if [ -x "$build_dir/adamod" ]; then program=1; fi
+python3 - "first/adamod-$version.spdx.json" "$version" "$program" <<'END' || fail "the bill of materials"
 import json, re, sys
 with open(sys.argv[1]) as file:
     document = json.load(file)
@@ -85,13 +89,17 @@ tar -xzf "first/adamod-$version.tar.gz" -C other
 tree=$work/other/adamod-$version
 printf '#!/bin/sh\ntouch "%s"\nexit 1\n' "$work/asked" >bin/git && chmod +x bin/git
 compiler=$(cached CMAKE_C_COMPILER)
-PATH=$work/bin:$PATH cmake -S "$tree/lib" -B other/build -DCMAKE_C_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$(cached CMAKE_BUILD_TYPE)" \
-    -DCMAKE_C_FLAGS="$(cached CMAKE_C_FLAGS)" -DADAMOD_CUDA=OFF >log 2>&1 || { cat log && fail "configuring the tarball"; }
-PATH=$work/bin:$PATH cmake --build other/build --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-2}" >log 2>&1 || { cat log && fail "building the tarball"; }
+(
+    export PATH=$work/bin:$PATH
+    cmake -S "$tree/lib" -B other/build -DCMAKE_C_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$(cached CMAKE_BUILD_TYPE)" \
+        -DCMAKE_C_FLAGS="$(cached CMAKE_C_FLAGS)" -DADAMOD_CUDA=OFF &&
+        cmake --build other/build --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-2}"
+) >log 2>&1 || { cat log && fail "building the tarball"; }
 [ ! -e asked ] || fail "the build asks git"
 if [ "$(cached CMAKE_BUILD_TYPE)" = Release ]; then
     for file in libadamod.so libadamod.a; do
-        cmp "$build_dir/$file" "other/build/$file" || fail "$file has other bits than in $build_dir: the folder is in it, or that build is old"
+        cmp "$build_dir/$file" "other/build/$file" ||
+            fail "$file has other bits than in $build_dir: the folder is in it, or that build is old"
         ! grep -qF -e "$work" -e "$source_dir" "other/build/$file" || fail "$file knows where it was built"
     done
 fi
@@ -126,13 +134,16 @@ grep -qx 'release: left out: deb: there is no scripts/deb' ../err || fail "it do
 [ -z "$(git status --porcelain lib CHANGELOG.md debian)" ] || fail "the tree is changed"
 tar -xzf dist/adamod-2.10.3.tar.gz -C "$work"
 cd "$work/adamod-2.10.3"
-[ "$(grep -o '[A-Z]* [0-9]*$' lib/include/adamod.h | tr '\n' ' ')" = 'MAJOR 2 MINOR 10 PATCH 3 ' ] || fail "the header is $(cat lib/include/adamod.h)"
-[ "$(grep '^## ' CHANGELOG.md)" = $'## [2.10.3] - 2001-09-09\n## [0.0.9] - 2000-01-01' ] || fail "the changelog is $(cat CHANGELOG.md)"
+[ "$(grep -o '[A-Z]* [0-9]*$' lib/include/adamod.h | tr '\n' ' ')" = 'MAJOR 2 MINOR 10 PATCH 3 ' ] ||
+    fail "the header is $(cat lib/include/adamod.h)"
+[ "$(grep '^## ' CHANGELOG.md)" = $'## [2.10.3] - 2001-09-09\n## [0.0.9] - 2000-01-01' ] ||
+    fail "the changelog is $(cat CHANGELOG.md)"
 grep -q '^adamod (2.10.3-1) ' debian/changelog || fail "Debian's changelog is $(cat debian/changelog)"
 [ "$(cat .commit)" = "$(git -C "$work/tiny" rev-parse --short=12 HEAD)" ] || fail "the commit is $(cat .commit)"
 cd "$work/tiny"
 sums=$(sha256sum dist/adamod-2.10.3.tar.gz | cut -d' ' -f1) longer=$(sha512sum dist/adamod-2.10.3.tar.gz | cut -d' ' -f1)
-cmp dist/packaging/brew/adamod.rb <(printf 'v 2.10.3\na %s\nb %s c@d.e\n' "$sums" "$longer") || fail "the template is $(cat dist/packaging/brew/adamod.rb)"
+cmp dist/packaging/brew/adamod.rb <(printf 'v 2.10.3\na %s\nb %s c@d.e\n' "$sums" "$longer") ||
+    fail "the template is $(cat dist/packaging/brew/adamod.rb)"
 grep -q ' packaging/brew/adamod.rb$' dist/SHA256SUMS || fail "SHA256SUMS lacks what is in folders"
 rm -r dist
 ok "versions and templates"
