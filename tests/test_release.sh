@@ -174,6 +174,21 @@ rm packaging/bad.in
 # shellcheck disable=SC2016
 printf '#!/bin/sh\necho half >"$1/half.deb"\nexit 3\n' >scripts/deb && chmod +x scripts/deb
 refused 1 "scripts/release: deb failed with status 3" scripts/release --dirty --only source,deb --out dist/below
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nsleep 60 &\necho $! >"%s"\nwait\n' "$work/sleeper" >scripts/deb
+interrupted() {
+    scripts/release --dirty --only source,deb &
+    for _ in $(seq 200); do [ -s "$work/sleeper" ] || sleep 0.1; done
+    kill -TERM $!
+    wait $! || return 1
+}
+status=0
+interrupted >"$work/out" 2>"$work/err" || status=$?
+if [ $status -ne 1 ] || [ ! -s "$work/sleeper" ]; then fail "an interruption: $status: $(cat "$work/err")"; fi
+runs() { ps -o stat= -p "$(cat "$work/sleeper")" | grep -qv Z; } # one that ended may wait for its parent
+for _ in $(seq 50); do ! runs || sleep 0.1; done
+! runs || fail "after an interruption, what was started goes on"
+[ ! -e dist ] || fail "an interruption leaves dist"
 rm scripts/deb
 head -c 300000 /dev/urandom >noise
 full() (ulimit -f 200 && exec scripts/release --only source)
