@@ -4,6 +4,7 @@
 #include "nn/backend.h"
 #include "check.h"
 #include "cudacheck.h"
+#include "dense_cases.h"
 #include "support/random.h"
 
 #include <math.h>
@@ -133,28 +134,12 @@ TEST(add_is_the_reference) {
 
 /* ---- add_norm ---- */
 
-static opcheck norm_case(int64_t rows, int64_t cols, bool branch, double p, bool training) {
-    opcheck o = {
-        .op = &nn_op_add_norm,
-        .attributes = {.add_norm = {.dropout = p, .eps = 1e-5}},
-        .n_inputs = 4,
-        .input = {OPCHECK_ROWS(1, rows, cols), OPCHECK_NONE, OPCHECK_VECTOR(cols), OPCHECK_VECTOR(cols)},
-        .training = training,
-        .seed = (uint64_t)(rows + cols),
-        .longest_sum = (double)(rows > cols ? rows : cols),
-    };
-    if (branch) o.input[1] = o.input[0];
-    o.input[0].mean = 1;
-    o.input[2].mean = 1;
-    return o;
-}
-
 TEST(add_norm_is_the_reference) {
     NEEDS_DEVICE();
     for (int s = first_size(); s < ROW_SIZES; s += 1 + first_size()) {
         const int options = row_sizes[s][0] > 1000 ? 7 : 0; /* all of them at small sizes only: the reference is slow */
         for (int k = options; k < 8; k++) {
-            opcheck o = norm_case(row_sizes[s][0], row_sizes[s][1], k & 4, k & 1 ? 0.3 : 0, k & 2);
+            opcheck o = add_norm_case(row_sizes[s][0], row_sizes[s][1], k & 4, k & 1 ? 0.3 : 0, k & 2);
             /* Rows of one or few numbers can have almost no variance: h is off by as much as 1 / sqrt(eps) u. */
             if (row_sizes[s][1] < 8) o.slack = 20;
             check_small(&o);
@@ -166,7 +151,7 @@ TEST(add_norm_sums_over_more_rows_than_blocks) {
     NEEDS_DEVICE();
     static const int64_t sizes[][2] = {{530, 2048}, {270, 4096}, {270, 4100}, {600, 30}};
     for (int s = 0; s < 4; s++) {
-        opcheck o = norm_case(sizes[s][0], sizes[s][1], true, 0.1, true);
+        opcheck o = add_norm_case(sizes[s][0], sizes[s][1], true, 0.1, true);
         o.input[0].no_grad = o.input[1].no_grad = s % 2;
         check_both(&o);
     }
@@ -244,29 +229,13 @@ TEST(a_value_may_be_added_to_itself) {
 
 /* ---- cross entropy, log softmax ---- */
 
-static opcheck cross_entropy(int64_t rows, int64_t classes, double smoothing, int32_t *targets) {
-    for (int64_t i = 0; i < rows; i++) {
-        targets[i] =
-            nn_below(7, (uint64_t)i, 5) ? (int32_t)nn_below(8, (uint64_t)(i * classes), (uint64_t)classes) : -1;
-    }
-    return (opcheck){
-        .op = &nn_op_cross_entropy,
-        .attributes = {.cross_entropy = {.smoothing = smoothing}},
-        .n_inputs = 2,
-        .input = {OPCHECK_ROWS(1, rows, classes), OPCHECK_INDEX(1, rows, 0, targets)},
-        .seed = (uint64_t)(rows + classes),
-        .weighted = 1,
-        .longest_sum = 16,
-    };
-}
-
 TEST(cross_entropy_is_the_reference) {
     NEEDS_DEVICE();
     static const int64_t rows[] = {0, 1, 3, 50, 17, 33, 20, 2, 3000, 300, 30, 3},
                          classes[] = {5, 1, 2, 30, 31, 129, 1000, 40000, 60, 10000, 10001, 50257};
     int32_t targets[3000];
     for (int i = 0; i < 12; i++) {
-        opcheck o = cross_entropy(rows[i], classes[i], i % 2 ? 0.1 : 0, targets);
+        opcheck o = cross_entropy_case(rows[i], classes[i], i % 2 ? 0.1 : 0, targets);
         check_small(&o);
         /* Confident. The log-sum-exp, up to 90, is saved as f32 by the reference and here: where it lies half way
          * between two of them, sums that differ in the last bit make it differ by 128 u, and the probabilities with it,

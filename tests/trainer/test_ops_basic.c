@@ -2,6 +2,7 @@
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
 #include "check.h"
+#include "dense_cases.h"
 #include "opcheck.h"
 #include "values.h"
 #include "support/random.h"
@@ -364,25 +365,9 @@ TEST(add_on_the_cpu_is_the_reference) {
 
 /* ---- add_norm ---- */
 
-static opcheck norm_case(int64_t rows, int64_t cols, bool branch, double p, bool training) {
-    opcheck o = {
-        .op = &nn_op_add_norm,
-        .attributes = {.add_norm = {.dropout = p, .eps = 1e-5}},
-        .n_inputs = 4,
-        .input = {OPCHECK_ROWS(1, rows, cols), OPCHECK_NONE, OPCHECK_VECTOR(cols), OPCHECK_VECTOR(cols)},
-        .training = training,
-        .seed = (uint64_t)(rows + cols),
-        .longest_sum = (double)(rows > cols ? rows : cols),
-    };
-    if (branch) o.input[1] = o.input[0];
-    o.input[0].mean = 1;
-    o.input[2].mean = 1;
-    return o;
-}
-
 TEST(gradients_of_add_norm) {
     for (int k = 0; k < 8; k++) {
-        const opcheck o = norm_case(3, 7, k & 4, k & 1 ? 0.3 : 0, k & 2);
+        const opcheck o = add_norm_case(3, 7, k & 4, k & 1 ? 0.3 : 0, k & 2);
         CHECK(opcheck_gradients(&o));
     }
 }
@@ -390,7 +375,7 @@ TEST(gradients_of_add_norm) {
 TEST(add_norm_on_the_cpu_is_the_reference) {
     for (int s = 0; s < ROW_SIZES; s++) {
         for (int k = fast() ? s % 3 : 0; k < 8; k += fast() ? 3 : 1) {
-            opcheck o = norm_case(row_sizes[s][0], row_sizes[s][1], k & 4, k & 1 ? 0.3 : 0, k & 2);
+            opcheck o = add_norm_case(row_sizes[s][0], row_sizes[s][1], k & 4, k & 1 ? 0.3 : 0, k & 2);
             /* Rows of one or few numbers can have almost no variance: h is off by as much as 1 / sqrt(eps) u. */
             if (row_sizes[s][1] < 8) o.slack = 20;
             CHECK(opcheck_kernels(&o, &nn_cpu_add_norm));
@@ -444,7 +429,7 @@ static void check_shared_gradient(const opcheck *o, const nn_kernels *kernels, i
 }
 
 TEST(a_value_may_be_added_to_itself) {
-    const opcheck add = add_case(5, 24, 0.3, true), norm = norm_case(5, 24, true, 0.3, true);
+    const opcheck add = add_case(5, 24, 0.3, true), norm = add_norm_case(5, 24, true, 0.3, true);
     check_shared_gradient(&add, &nn_op_add.ref, 0);
     check_shared_gradient(&add, &nn_cpu_add, 0);
     check_shared_gradient(&norm, &nn_op_add_norm.ref, 2);
@@ -458,11 +443,11 @@ TEST(sums_say_which_shapes_do_not_fit) {
     CHECK_HAS(opcheck_shape(&o), "one shape");
     o = add_case(4, 5, 1, true);
     CHECK_HAS(opcheck_shape(&o), "dropout is 1, expected 0 <= p < 1");
-    o = norm_case(4, 5, true, 0.1, true);
+    o = add_norm_case(4, 5, true, 0.1, true);
     CHECK(!opcheck_shape(&o));
     o.input[1].shape.rows = 2;
     CHECK_HAS(opcheck_shape(&o), "one shape");
-    o = norm_case(4, 5, false, 0.1, true);
+    o = add_norm_case(4, 5, false, 0.1, true);
     o.input[3] = (opcheck_input)OPCHECK_VECTOR(4);
     CHECK_HAS(opcheck_shape(&o), "vectors of 5");
 }
