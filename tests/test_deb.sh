@@ -158,14 +158,15 @@ in_system() { # in_system LOWER [run]: without run, whether it could
 make_bare() {
     local base=$1 mirror
     # shellcheck disable=SC2016
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' |
+        head -n 1)
     [ -n "$mirror" ] || fail "this machine has no packages of Debian 12: ADAMOD_TEST_BARE needs them"
     rm -rf "$base.tmp"
     mkdir -p "$base.tmp"
     logged debootstrap debootstrap --variant=minbase --include=ca-certificates bookworm "$base.tmp" "$mirror"
     rm -f "$base.tmp/etc/apt/sources.list"
-    for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/trusted.gpg.d /etc/apt/keyrings /etc/resolv.conf /etc/hosts \
-        /etc/ssl/certs/ca-certificates.crt; do
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/trusted.gpg.d /etc/apt/keyrings /etc/resolv.conf \
+        /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
         [ ! -e "$file" ] || cp -rL --remove-destination "$file" "$base.tmp${file%/*}/"
     done
     apt-config dump | grep -E '^Acquire::(https?|Retries)' >"$base.tmp/etc/apt/apt.conf.d/99network" || true
