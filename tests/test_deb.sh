@@ -52,7 +52,7 @@ fi
 logged scripts/deb scripts/deb --cuda off "$work/new"
 ok build
 if command -v lintian >/dev/null; then
-    logged lintian lintian --allow-root --fail-on error,warning "$work"/new/*.changes
+    logged lintian env TMPDIR="$work" lintian --allow-root --fail-on error,warning "$work"/new/*.changes
     ok lintian
 else
     echo "skipped: no lintian here"
