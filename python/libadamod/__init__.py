@@ -2,6 +2,8 @@
 
     from libadamod.torch import AdaMod      # for PyTorch
     from libadamod import numpy as adamod   # for numpy arrays, without PyTorch
+    import libadamod.jax                    # for JAX and optax
+    from libadamod.keras import AdaMod      # for Keras 3
 
 `rules()` lists the rules there are, `options(rule)` what can be set.
 

@@ -474,11 +474,11 @@ class Refusals(unittest.TestCase):
         self.refuses(ValueError, "adam: beta3 is for bound='momental'", aj.adam, beta3=0.9)
         self.refuses(ValueError, "state_type is 'q8', and is not for JAX", aj.adamod, state_type="q8")
         self.refuses(ValueError, "clip_by_global_norm", aj.adamod, clip_norm=1.0)
-        self.refuses(TypeError, "sgd: momentum is .*expected a number", aj.sgd, 0.1, momentum=jnp.asarray(0.9))
+        self.refuses(TypeError, "sgd: momentum is an array, expected a number", aj.sgd, 0.1, momentum=jnp.asarray(0.9))
         self.refuses(ValueError, r"lr has shape \(2,\), expected a number", aj.adamod, jnp.ones(2))
         self.refuses(ValueError, "lr is -1", aj.adamod, -1)
         self.refuses(TypeError, "beta1 is '0.9', expected a number", aj.adamod, beta1="0.9")
-        self.refuses(TypeError, "expected a number", aj.adamod, flavour=lambda n: 1)
+        self.refuses(TypeError, "flavour is a function, expected", aj.adamod, flavour=lambda n: 1)
 
     def test_rules(self):
         self.refuses(ValueError, "no rule 'adammod'; did you mean 'adamod'", aj.create, "adammod")
@@ -498,6 +498,8 @@ class Refusals(unittest.TestCase):
         self.refuses(ValueError, "different structures", tx.update, p, state, jnp.zeros(2))
         self.refuses(ValueError, "different structures", tx.update, jnp.zeros(2), state)
         self.refuses(TypeError, "state is tuple", tx.update, p, (), p)
+        self.refuses(TypeError, r"params\['a'\] is str, expected", tx.init, {"a": "x"})
+        self.refuses(ValueError, "adam: state has exp_avg, exp_avg_lr, .*expected", aj.adam().update, p, state, p)
         self.refuses(ValueError, "eps", aj.adamod(eps=1e-300).init, jnp.zeros(2, jnp.float32))
 
     def test_missing_parameters(self):

@@ -1,5 +1,5 @@
-"""The rules for JAX, as gradient transformations of optax. They are written in JAX and need no compiled code, so that they
-can be jitted, mapped and sharded; options and defaults are the library's.
+"""The rules for JAX, as gradient transformations of optax. They are written in JAX and need no compiled code, so that
+they can be jitted, mapped and sharded; options and defaults are the library's.
 
     import libadamod.jax as aj
 

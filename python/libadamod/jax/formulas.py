@@ -1,8 +1,8 @@
 """The formulas of the rules that need no whole arrays, in JAX; each stands beside its C in lib/rules/NAME.inc.h.
 
-A formula is a function of the options `o` and the number `t` of the update, 1 for the first. It computes what all elements
-share and returns a function of the elements `x`: `x.g` is the gradient, `x.p` the parameter, states have the library's
-names. That function changes the states and returns what is to be taken from the parameter.
+A formula is a function of the options `o` and the number `t` of the update, 1 for the first. It computes what all
+elements share and returns a function of the elements `x`: `x.g` is the gradient, `x.p` the parameter, states have the
+library's names. That function changes the states and returns what is to be taken from the parameter.
 
 SPDX-License-Identifier: MIT
 """
@@ -79,7 +79,7 @@ def _bounded(o: SimpleNamespace, x: SimpleNamespace, eta: Any, seen: Any) -> Any
 
 
 def _move(o: SimpleNamespace, x: SimpleNamespace, step: Any) -> Any:
-    """The step; if it is cautious, of the elements that go along with their gradient, and further the fewer these are."""
+    """The step; a cautious one is of elements that go along with their gradient, and further the fewer these are."""
     if not o.cautious:
         return step
     mask = (step * x.g > 0).astype(step.dtype)
@@ -103,7 +103,7 @@ def _rectified(rho: Any, rho_t: Any) -> Any:
 
 
 def _power_sum(n: Any, power: Any, unit: Any) -> Any:
-    """The sum of (k / unit)^power over k = 1 ... n: the first terms one by one, the rest by the Euler-Maclaurin formula."""
+    """The sum of (k / unit)^power over k = 1 ... n: the first terms one by one, the rest by Euler and Maclaurin."""
 
     def f(k: Any) -> Any:
         return (k / unit) ** power
@@ -111,7 +111,8 @@ def _power_sum(n: Any, power: Any, unit: Any) -> Any:
     first = jnp.arange(1, 65, dtype=n.dtype)
     a, b = first[-1], jnp.maximum(n, 64)
     q, span = jnp.abs(power + 1.0), jnp.log(b / a)
-    integral = jnp.maximum(a * f(a), b * f(b)) * jnp.where(q == 0, span, -jnp.expm1(-q * span) / jnp.where(q == 0, 1, q))
+    length = jnp.where(q == 0, span, -jnp.expm1(-q * span) / jnp.where(q == 0, 1, q))
+    integral = jnp.maximum(a * f(a), b * f(b)) * length
     total = jnp.sum(jnp.where(first <= n, f(first), 0)) + integral + (f(b) - f(a)) / 2
     derivative = 1.0
     for order, factor in ((1, 1 / 12), (3, -1 / 720), (5, 1 / 30240), (7, -1 / 1209600)):
@@ -322,7 +323,7 @@ def _adopt(o: SimpleNamespace, t: Any) -> Step:
         x.exp_avg_sq = jnp.where(first, x.g * x.g, _average(o.beta2, before, x.g * x.g))
         root = _greater(jnp.sqrt(before), o.eps)
         rate = _bounded(o, x, o.lr / root, before)
-        new = jnp.clip(rate * x.g if o.bounded else x.g / root, -limit, limit) + (x.g - x.g)  # or it would hide infinity
+        new = jnp.clip(rate * x.g if o.bounded else x.g / root, -limit, limit) + (x.g - x.g)  # else it hides infinity
         x.exp_avg = jnp.where(first, x.exp_avg, _average(o.beta1, x.exp_avg, new))
         if o.bounded:
             x.exp_avg_lr = jnp.where(first, s, x.exp_avg_lr)

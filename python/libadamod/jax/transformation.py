@@ -5,6 +5,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from numbers import Real
 from types import SimpleNamespace
@@ -92,10 +93,10 @@ class _Options:
 
     def _set(self, name: str, value: Any, known: Dict[str, _c.Option]) -> None:
         if name not in known:
-            try:
-                self.hyper.set(name, 0)  # which says what there is
-            except ValueError as error:
-                raise TypeError(str(error)) from None
+            names = ["learning_rate", *(n for n in known if n not in (*_NOT_HERE, "lr"))]
+            near = difflib.get_close_matches(name, names, 1, 0.5)
+            hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(names)}"
+            raise TypeError(f"{self.rule} has no option '{name}'; {hint}")
         option = known[name]
         if name in _NOT_HERE and value != option.value:
             raise ValueError(f"{self.rule}: {name} is {value!r}, and is not for JAX: {_NOT_HERE[name]}")
@@ -106,9 +107,10 @@ class _Options:
             if name not in _NOT_HERE:
                 self.fixed[name] = _word_or_number(option, value)
         elif not isinstance(option.value, float) or option.structural:
+            kind = "a function" if callable(value) else "an array"
             raise TypeError(
-                f"{self.rule}: {name} is {type(value).__name__}, expected a number or a word that is known before "
-                f"tracing; inject_hyperparams leaves those in static_args as they are"
+                f"{self.rule}: {name} is {kind}, expected a number or a word: it decides what is computed; "
+                f"optax.inject_hyperparams has static_args for it"
             )
         elif not callable(value) and jnp.shape(value) != ():
             raise ValueError(f"{self.rule}: {name} has shape {jnp.shape(value)}, expected a number")
@@ -135,17 +137,33 @@ def _computed(dtype: Any) -> Any:
     return jnp.float64 if dtype == jnp.float64 else jnp.float32
 
 
-def _check_type(rule: str, what: str, path: Any, leaf: Any) -> None:
-    if leaf.dtype.name not in _TYPES:
+def _array(rule: str, what: str, path: Any, leaf: Any) -> Any:
+    """A leaf as an array of a type that rules can work on."""
+    try:
+        array = jnp.asarray(leaf)
+        found = array.dtype.name
+    except TypeError:
+        found = type(leaf).__name__
+    if found not in _TYPES:
         name = f"{what}{jax.tree_util.keystr(path)}"
-        raise TypeError(f"{rule}: {name} is {leaf.dtype.name}, expected {', '.join(_TYPES)}")
+        raise TypeError(f"{rule}: {name} is {found}, expected {', '.join(_TYPES)}")
+    return array
+
+
+def _check_state(settings: _Options, state: Any) -> None:
+    if not isinstance(state, State):
+        raise TypeError(f"{settings.rule}: state is {type(state).__name__}, expected what init or update returned")
+    found, expected = set(state.states) - {"master"}, {s.name for s in settings.states}
+    if found != expected:
+        names = [", ".join(sorted(those)) or "nothing" for those in (found, expected)]
+        raise ValueError(f"{settings.rule}: state has {names[0]}, expected {names[1]}: it is of another rule or option")
 
 
 def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTransformation:
     """A rule of the library as a gradient transformation: create("adam", 1e-3, bound="momental", beta3=0.999).
 
-    learning_rate and every other real option is a number, an array, or a schedule: a function of the number of updates so
-    far. None is the library's default; `libadamod.options(rule)` has all options, their defaults and bounds.
+    learning_rate and every other real option is a number, an array, or a schedule: a function of the number of updates
+    so far. None is the library's default; `libadamod.options(rule)` has all options, their defaults and bounds.
     """
     settings = _Options(rule, learning_rate, options)
     formula = FORMULAS.get(settings.info.name)
@@ -154,11 +172,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
 
     def init(params: Any) -> State:
         flat, tree = _flatten(params)
-        leaves = []
-        for path, leaf in flat:
-            leaf = jnp.asarray(leaf)
-            _check_type(rule, "params", path, leaf)
-            leaves.append(leaf)
+        leaves = [_array(rule, "params", path, leaf) for path, leaf in flat]
         for name in sorted({leaf.dtype.name for leaf in leaves}):
             settings.hyper.check(_TYPES[name])
         states = {}
@@ -177,8 +191,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
 
     def update(updates: Any, state: State, params: Any = None) -> Tuple[Any, State]:
         flat, tree = _flatten(updates)
-        if not isinstance(state, State):
-            raise TypeError(f"{rule}: state is {type(state).__name__}, expected what init or update returned")
+        _check_state(settings, state)
         reason = _needs_params(settings, state) if params is None else None
         if reason:
             raise ValueError(f"{rule}: update was called without params, which {reason} needs")
@@ -189,13 +202,13 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
         found = []
         new: Dict[str, List[Any]] = {name: [] for name in state.states}
         for i, (path, g) in enumerate(flat):
-            g = jnp.asarray(g)
-            _check_type(rule, "gradient", path, g)
-            x = SimpleNamespace(**{name: jnp.asarray(column[i]) for name, column in columns.items() if column[i] is not None})
+            g = _array(rule, "gradient", path, g)
+            there = {name: column[i] for name, column in columns.items() if column[i] is not None}
+            x = SimpleNamespace(**{name: _array(rule, name, path, leaf) for name, leaf in there.items()})
             for name, array in vars(x).items():
                 if array.shape != g.shape:
-                    where = jax.tree_util.keystr(path)
-                    raise ValueError(f"{rule}: gradient{where} has shape {g.shape}, and its {name} {array.shape}")
+                    where, what = jax.tree_util.keystr(path), "parameter" if name == "p" else name
+                    raise ValueError(f"{rule}: gradient{where} has shape {g.shape}, and its {what} {array.shape}")
             dtype = _computed(next(iter(vars(x).values()), g).dtype)  # states have it, and parameters tell
             if dtype not in steps:
                 o = settings.at(state.count, dtype)
@@ -253,6 +266,7 @@ def evaluation(rule: str, state: State, params: Any, **options: Any) -> Any:
     """The weights to evaluate with. The Schedule-Free rules evaluate with an average of the weights; other rules with
     params. options are those of the transformation."""
     settings = _Options(rule, None, options)
+    _check_state(settings, state)
     if not settings.info.averages:
         return params
     beta1 = settings.at(state.count, jnp.float32).beta1
