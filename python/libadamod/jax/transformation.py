@@ -195,6 +195,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
         reason = _needs_params(settings, state) if params is None else None
         if reason:
             raise ValueError(f"{rule}: update was called without params, which {reason} needs")
+        before = jnp.asarray(state.count)  # a restored one may be numpy's
         columns = {name: _leaves(rule, name, tree, states) for name, states in state.states.items()}
         if params is not None:
             columns["p"] = _leaves(rule, "params", tree, params)
@@ -211,13 +212,13 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
                     raise ValueError(f"{rule}: gradient{where} has shape {g.shape}, and its {what} {array.shape}")
             dtype = _computed(next(iter(vars(x).values()), g).dtype)  # states have it, and parameters tell
             if dtype not in steps:
-                o = settings.at(state.count, dtype)
-                steps[dtype] = o, formula(o, state.count.astype(dtype) + 1)
+                o = settings.at(before, dtype)
+                steps[dtype] = o, formula(o, before.astype(dtype) + 1)
             o, step = steps[dtype]
             found.append(_update(o, step, x, g, dtype))
             for name, column in new.items():
                 column.append(getattr(x, name).astype(dtype) if hasattr(x, name) else None)
-        count = jnp.where(state.count < _LAST, state.count + 1, state.count)
+        count = jnp.where(before < _LAST, before + 1, before)
         return tree.unflatten(found), State(count, {name: tree.unflatten(column) for name, column in new.items()})
 
     return GradientTransformation(init, update)
