@@ -6,6 +6,7 @@
 #include "core/edit_distance.h"
 #include "train/task.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -107,9 +108,10 @@ typedef struct key_list {
 } key_list;
 
 static void add_section(key_list *list, const key_table *t, const void *settings, const char *section) {
-    for (int i = 0; i < t->n && list->n < RECIPE_MAX_KEYS; i++) {
-        if (in_section(t->keys[i].path, section))
-            list->out[list->n++] = (recipe_key){&t->keys[i], (void *)(uintptr_t)settings};
+    for (int i = 0; i < t->n; i++) {
+        if (!in_section(t->keys[i].path, section)) continue;
+        assert(list->n < RECIPE_MAX_KEYS); /* raise it */
+        list->out[list->n++] = (recipe_key){&t->keys[i], (void *)(uintptr_t)settings};
     }
 }
 

@@ -23,7 +23,7 @@
 #define RECIPE_MAX_SCHEDULES 8
 #define RECIPE_MAX_GROUPS 16
 #define RECIPE_MAX_GROUP_KEYS 48
-#define RECIPE_MAX_KEYS 80
+#define RECIPE_MAX_KEYS 128
 #define RECIPE_PATH 512
 
 typedef struct recipe_pair {
