@@ -4,9 +4,11 @@ SPDX-License-Identifier: MIT
 """
 
 import copy
+import inspect
 import io
 import unittest
 import warnings
+from functools import partial
 
 import find_package  # noqa: F401
 import libadamod.torch as lt
@@ -278,6 +280,16 @@ class TorchCheckpoints(unittest.TestCase):
     ]
     if torch.__version__ >= "2":  # PyTorch 1 takes mu_t into its product for the next update twice
         PAIRS.append((lambda p: lt.NAdam(p, betas=(0.8, 0.9)), lambda p: torch.optim.NAdam(p, betas=(0.8, 0.9))))
+
+    for ours, theirs, more in (
+        (lt.Adam, torch.optim.Adam, {}),
+        (lt.AMSGrad, torch.optim.Adam, {"amsgrad": True}),
+        (lt.RAdam, torch.optim.RAdam, {}),
+        (lt.NAdam, torch.optim.NAdam, {}),
+    ):
+        if "decoupled_weight_decay" in inspect.signature(theirs).parameters:  # which old ones do not have
+            decoupled = dict(more, weight_decay=0.1, decoupled_weight_decay=True)
+            PAIRS.append((partial(ours, weight_decay=0.1, decay="decoupled"), partial(theirs, **decoupled)))
 
     def in_float64(self):
         """In the default type torch.optim keeps NAdam's product of momenta, whatever the parameters' type."""

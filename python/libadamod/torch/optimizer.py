@@ -129,6 +129,9 @@ class Optimizer(torch.optim.Optimizer):
     # where fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
     _step_supports_amp_scaling = False
 
+    # Whether torch.optim's class for it takes decay for L2 unless the checkpoint has decoupled_weight_decay.
+    _torch_decouples = False
+
     # Whether a step was taken that updates; all processes have the same answer.
     _has_stepped = False
 
@@ -399,6 +402,9 @@ class Optimizer(torch.optim.Optimizer):
                 f"there is a state of a tensor of shape {tuple(stray[0].shape)} that is in no group: "
                 f"where a parameter leaves its group, delete its state too"
             ) from None
+        if self._torch_decouples:
+            for group in saved["param_groups"]:
+                group.update({"decoupled_weight_decay": True} if group["decay"] == "decoupled" else {})
         return q8.portable(saved, params)
 
     def _wait(self) -> None:

@@ -85,6 +85,7 @@ class NAdam(Optimizer):
     """
 
     rule = "nadam"
+    _torch_decouples = True
     _telling = Telling(("momentum_decay",), states=("mu_product",))
 
     def __init__(

@@ -107,6 +107,7 @@ class Adam(Optimizer):
     """
 
     rule = "adam"
+    _torch_decouples = True
     _telling = Telling(caution=True)
 
     def __init__(
@@ -172,6 +173,7 @@ class AMSGrad(Optimizer):
     """
 
     rule = "amsgrad"
+    _torch_decouples = True
 
     def __init__(
         self,
@@ -562,6 +564,7 @@ class RAdam(Optimizer):
     """
 
     rule = "radam"
+    _torch_decouples = True
     _telling = Telling(ported=True)
 
     def __init__(
