@@ -30,6 +30,7 @@ _PRELOADED = (
     "torch.distributed.tensor",
     "torch.distributed.optim",
     "torch.distributed.checkpoint.state_dict",
+    "torch._dynamo",  # which the first step or DTensor would import, in each process for itself
     "libadamod.torch",
 )
 
@@ -95,6 +96,21 @@ def _wait(started, limit):
         if time.monotonic() > end:
             return
         time.sleep(0.02)
+
+
+@functools.lru_cache(maxsize=None)
+def mesh(*shape):
+    """Of the processes of a run, which make each once."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh("cpu", shape or (dist.get_world_size(),))
+
+
+def placed(t, where, placements):
+    """A tensor that all processes have, as a DTensor: without a collective, in which they would wait for each other."""
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(t, where, run_check=False).redistribute(where, placements).clone()
 
 
 def run(*functions, world=WORLD, limit=LIMIT):

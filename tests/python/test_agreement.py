@@ -13,13 +13,12 @@ import libadamod.torch as lt
 import processes
 import torch
 import torch.distributed as dist
-from processes import WORLD, run
+from processes import WORLD, mesh, run
 from test_sharding import HAS_DTENSOR, fails
 from torch import nn
 
 if HAS_DTENSOR:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+    from torch.distributed.tensor import DTensor, Shard
 
 LIMIT = 90
 FEW = 150  # of (3, 100), process 0 has 200 elements and process 1 has 100; of (1, 300), process 1 has none
@@ -27,7 +26,7 @@ SHAPES = ((3, 100), (1, 300), (4, 100))
 
 
 def placed(t):
-    return distribute_tensor(t, init_device_mesh("cpu", (WORLD,)), [Shard(0)])
+    return processes.placed(t, mesh(), [Shard(0)])
 
 
 def begin(dtype):
@@ -81,10 +80,9 @@ def switched(rank):
                     else:  # rounded in other blocks, at random
                         way = (q.detach() - start).double().norm()
                         assert (found - q.detach()).double().norm() < 0.15 * way, (dtype, kind, name)
-                    # Saved states can be gathered, with the same type in all processes.
-                    saved = optimizer.state_dict()["state"]
-                    for state in saved.values():
-                        assert all(t.full_tensor().isfinite().all() for t in state.values() if isinstance(t, DTensor))
+                # Saved states can be gathered, with the same type in all processes.
+                for state in optimizer.state_dict()["state"].values():
+                    assert all(t.full_tensor().isfinite().all() for t in state.values() if isinstance(t, DTensor))
 
 
 def saved_alike(rank):

@@ -12,7 +12,7 @@ import libadamod.torch as lt
 import torch
 import torch.distributed as dist
 from libadamod.torch import q8
-from processes import WORLD, run
+from processes import WORLD, mesh, placed, run
 from test_distributed import HAS_FULLY_SHARD, alike
 from torch import nn
 
@@ -37,11 +37,10 @@ def train(model, optimizer, steps=STEPS, first=1):
 
 
 def sharded():
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     model = network()
-    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    fully_shard(model, mesh=mesh())
     return model, lt.AdaMod(model.parameters(), **ARGUMENTS)
 
 
@@ -88,9 +87,8 @@ def training(rank):
 def gathered(rank):
     """Rules that look at whole parameters have blocks of whole parameters, and the bits of one process."""
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor import DTensor, Replicate, Shard
 
     def cautious(params, **options):
         return lt.AdaMod(params, cautious=True, **options)
@@ -98,8 +96,7 @@ def gathered(rank):
     def made(make, dim=None):
         model = network()
         if dim is not None:
-            where = init_device_mesh("cpu", (WORLD,))
-            fully_shard(model, mesh=where, shard_placement_fn=lambda p: Shard(dim % p.dim()))
+            fully_shard(model, mesh=mesh(), shard_placement_fn=lambda p: Shard(dim % p.dim()))
         return model, make(model.parameters(), lr=1e-2, min_8bit_size=200, state_type="q8")
 
     def steps(model, optimizer, first, last):
@@ -107,7 +104,7 @@ def gathered(rank):
             generator = torch.Generator().manual_seed(t)
             for p in model.parameters():
                 g = torch.randn(p.shape, generator=generator)
-                p.grad = distribute_tensor(g, p.device_mesh, p.placements) if isinstance(p, DTensor) else g
+                p.grad = placed(g, p.device_mesh, p.placements) if isinstance(p, DTensor) else g
             optimizer.step()
 
     def check(model, optimizer, one, alone):

@@ -17,14 +17,14 @@ import libadamod.torch as lt
 import torch
 import torch.distributed as dist
 from libadamod.torch import devices, sharding
-from processes import WORLD, run
+from processes import WORLD, mesh, placed, run
 from test_distributed import HAS_FULLY_SHARD
 from torch import nn
 
 HAS_DTENSOR = importlib.util.find_spec("torch.distributed.tensor") is not None
 if HAS_DTENSOR:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 RULES = {
     "Muon": lambda p: lt.Muon(p, lr=0.02, adamw_lr=0.01),
@@ -48,10 +48,6 @@ for rule in libadamod.rules():  # and all others, as they are by default
         CAUTIOUS[rule] = lambda p, rule=rule, **o: lt.create(rule, p, cautious=True, **o)
 SHAPES = ((5, 3), (4, 4), (1, 3), (3,), (3, 2, 5))  # uneven parts, and empty ones
 STEPS = 4
-
-
-def mesh():
-    return init_device_mesh("cpu", (WORLD,))
 
 
 def begin(dtype):
@@ -79,12 +75,12 @@ def alone(make, dtype, last=STEPS):
 
 
 def as_parameter(g, p):
-    return distribute_tensor(g, p.device_mesh, p.placements)
+    return placed(g, p.device_mesh, p.placements)
 
 
 def spread(make, dtype, where, places):
     """places: of a tensor's placements, by its number of dimensions."""
-    params = [nn.Parameter(distribute_tensor(t, where, places(t.dim()))) for t in begin(dtype)]
+    params = [nn.Parameter(placed(t, where, places(t.dim()))) for t in begin(dtype)]
     return params, make(params)
 
 
@@ -156,8 +152,8 @@ def cautious(rank):
 
 def other_meshes(rank):
     """Replicas, gradients that are sums still to be made, and DTensors that are whole."""
-    both = init_device_mesh("cpu", (WORLD, 1))
-    other = init_device_mesh("cpu", (1, WORLD))
+    both = mesh(WORLD, 1)
+    other = mesh(1, WORLD)
     for name in ("AdaShift", "SOAP", "Prodigy"):  # a queue, matrices that are no parameters', one number for all
         make = RULES[name]
         expected = alone(make, torch.float64)
@@ -183,7 +179,7 @@ def among_others(rank):
             params = [nn.Parameter(t) for t in begin(torch.float64)]
             if sharded:
                 for i in (0, 4):
-                    params[i] = nn.Parameter(distribute_tensor(params[i].detach(), mesh(), [Shard(0)]))
+                    params[i] = nn.Parameter(placed(params[i].detach(), mesh(), [Shard(0)]))
             optimizer = make([{"params": params[:3]}, {"params": params[3:], "weight_decay": 0.2}])
             optimizer.collect_learning_rates()
             for t in range(1, STEPS + 1):
@@ -300,7 +296,7 @@ def element_wise(rank):
         (lt.Muon, vector),
         (lt.SOAP, vector),
     ):
-        p = nn.Parameter(distribute_tensor(t, mesh(), [Shard(0)]))
+        p = nn.Parameter(placed(t, mesh(), [Shard(0)]))
         optimizer = make([p])
         p.grad = torch.ones_like(p)
         full = DTensor.full_tensor
@@ -323,10 +319,10 @@ def fails(function, error, *texts):
 
 def refused(rank):
     for name, make in RULES.items():
-        ones = distribute_tensor(torch.ones(4, 4), mesh(), [Shard(0)])
+        ones = placed(torch.ones(4, 4), mesh(), [Shard(0)])
         p = nn.Parameter(ones.clone())
         optimizer = make([p])
-        p.grad = distribute_tensor(torch.ones(4, 4), init_device_mesh("cpu", (WORLD, 1)), [Shard(0), Replicate()])
+        p.grad = placed(torch.ones(4, 4), mesh(WORLD, 1), [Shard(0), Replicate()])
         fails(optimizer.step, ValueError, "parameter 0 of group 0 is on", "and its gradient on DeviceMesh")
         p.grad = ones.clone()
         optimizer.step()
