@@ -131,5 +131,5 @@ def clipped(groups: Sequence[Arrays], clip_norm: float, scaling: Scaling, group:
         factor = max(clip_norm / norm, least) if norm > clip_norm else 1.0
         return Clipped(Scaling(base / factor, scaling.found_inf), math.inf)
     norm_here = _norm(every, params, group)
-    scale = torch.as_tensor(base, dtype=torch.float64).to(norm_here.device)
+    scale = torch.as_tensor(base, dtype=torch.float64, device=norm_here.device)
     return Clipped(Scaling(scale * (norm_here / scale / clip_norm).clamp(min=1), scaling.found_inf), math.inf)

@@ -58,7 +58,7 @@ class Others(Arrays):
         size, along = sums.to(self.params[0].device)
         d, most, numerator = numbers.to(self.params[0].device)
         high = d * d / d0
-        grad = size / high * (1.0 if scale is None else torch.as_tensor(scale).to(size))
+        grad = size / high * (1.0 if scale is None else torch.as_tensor(scale, dtype=size.dtype, device=size.device))
         self.params[0].zero_()
         self.params[0].grad = grad.reshape(1)
         p0 = along / size.where(size != 0, torch.ones_like(size))
@@ -91,12 +91,12 @@ def _sums(arrays: Arrays, link: Link, d: Tensor, d0: float, scale: Any) -> Tenso
     state = host.beside(p, needed)
     d = d.to(p.device)
     corrected = math.sqrt(1 - o["beta2"] ** t) / (1 - o["beta1"] ** t) if o["use_bias_correction"] else 1.0
-    lr = torch.as_tensor(o["lr"], dtype=torch.float64).to(p.device)
+    lr = torch.as_tensor(o["lr"], dtype=torch.float64, device=p.device)
     rate, grown, moves = d * (lr * corrected), d / d0, lr != 0
     decay = torch.where(moves, torch.full_like(lr, o["beta_d"] or math.sqrt(o["beta2"])), torch.ones_like(lr))
     share = grown * (d if o["safeguard_warmup"] else rate) * moves
     here = _param(p, state, dtype)
-    scaled = 1.0 if scale is None else 1.0 / torch.as_tensor(scale).to(d)
+    scaled = 1.0 if scale is None else 1.0 / torch.as_tensor(scale, dtype=d.dtype, device=d.device)
     g = _real(p.grad, dtype) * (-scaled if o["maximize"] else scaled)  # type: ignore[arg-type]
     g = g.clamp(-o["clip_value"], o["clip_value"])
     if o["decay"] == "l2":

@@ -45,8 +45,8 @@ def encode(name: str, values: Tensor) -> Tuple[Tensor, Tensor]:
     """The codes of a dense tensor, in its layout, and their scales."""
     here = getattr(values, "_local_tensor", values).to(torch.float32)
     host = here.cpu()
-    codes = torch.empty_strided(host.shape, host.stride(), dtype=torch.uint8)
-    scales = torch.empty(blocks(host.numel()))
+    codes = torch.empty_strided(host.shape, host.stride(), dtype=torch.uint8, device="cpu")
+    scales = torch.empty(blocks(host.numel()), dtype=torch.float32, device="cpu")
     _c.q8_encode(name not in _SIGNED, host.numel(), host.data_ptr(), codes.data_ptr(), scales.data_ptr())
     return _like(values, codes.to(here.device)), scales.to(here.device)
 
@@ -55,8 +55,9 @@ def decode(name: str, codes: Tensor, scales: Tensor) -> Tensor:
     """The numbers that dense codes stand for, in float32 and the codes' layout."""
     here = getattr(codes, "_local_tensor", codes)
     of_whole = is_distributed(scales)
-    host, factors = here.cpu(), torch.ones(blocks(here.numel())) if of_whole else scales.cpu()
-    values = torch.empty_strided(host.shape, host.stride(), dtype=torch.float32)
+    ones = torch.ones(blocks(here.numel()), dtype=torch.float32, device="cpu")
+    host, factors = here.cpu(), ones if of_whole else scales.cpu()
+    values = torch.empty_strided(host.shape, host.stride(), dtype=torch.float32, device="cpu")
     _c.q8_decode(name not in _SIGNED, host.numel(), host.data_ptr(), factors.data_ptr(), values.data_ptr())
     found = values.to(here.device)
     return _like(codes, found.mul_(_of_elements(codes, scales)) if of_whole else found)

@@ -59,8 +59,8 @@ class _Sums:
     FINE = 4096  # bins by the first 12 bits after the sign of a float32: 16 for each power of two
 
     def __init__(self) -> None:
-        self.counts = torch.zeros(HIST_BINS, dtype=torch.long)
-        self.fine = torch.zeros(self.FINE, dtype=torch.long)
+        self.counts = torch.zeros(HIST_BINS, dtype=torch.long, device="cpu")
+        self.fine = torch.zeros(self.FINE, dtype=torch.long, device="cpu")
         self.least, self.most = math.inf, -math.inf
 
     def add(self, x: Tensor) -> None:
@@ -76,7 +76,8 @@ class _Sums:
         if n == 0:
             return math.nan, math.nan, math.nan
         middle = int(torch.searchsorted(self.fine.cumsum(0), (n + 1) // 2))
-        low, high = torch.tensor([middle << 19, (middle + 1) << 19], dtype=torch.int32).view(torch.float32).tolist()
+        bits = torch.tensor([middle << 19, (middle + 1) << 19], dtype=torch.int32, device="cpu")
+        low, high = bits.view(torch.float32).tolist()
         return self.least, min(max((low + high) / 2, self.least), self.most), self.most
 
 
@@ -131,7 +132,7 @@ def local_real(t: Tensor) -> Tensor:
 
 def rounded(x: float, dtype: torch.dtype) -> float:
     """A number as a type has it: infinite where it is too large, which PyTorch would refuse."""
-    return float(torch.tensor(x, dtype=torch.float64).to(dtype))
+    return float(torch.tensor(x, dtype=torch.float64, device="cpu").to(dtype))
 
 
 def constant(lr: float, like: Tensor) -> Tensor:

@@ -118,7 +118,7 @@ class NAdam(Optimizer):
         while t <= steps and product > 1e-20:  # as in nadam.inc.h: 1 less it is 1 then
             product *= o["beta1"] * (1 - 0.96 ** (t * o["momentum_decay"]) / 2)
             t += 1
-        return torch.tensor(product, dtype=torch.float64)
+        return torch.tensor(product, dtype=torch.float64, device="cpu")
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         for p in group["params"]:  # or it would be saved again as it is now
@@ -412,7 +412,8 @@ class Prodigy(Optimizer):
                 state = self.state.get(p)
                 if state:
                     state["step"] = of_group["k"]
-                    state.update({key: torch.tensor(float(of_group[key])) for key in ("d", "d_max", "d_numerator")})
+                    for key in ("d", "d_max", "d_numerator"):
+                        state[key] = torch.tensor(float(of_group[key]), dtype=torch.float64, device="cpu")
                     for key in ("p0", "s"):  # p0 is one number where the parameter was 0
                         state[key] = state[key].expand(p.numel()).reshape(p.shape).clone()
         super()._complete(group, before)
@@ -453,7 +454,7 @@ def _has_weights_of_a_constant_lr(group: Dict[str, Any]) -> bool:
     steps = int(group.get("k", group.get("step", 0)))
     if "weight_sum" not in group or steps < 1:
         return True
-    t = torch.arange(1, steps + 1, dtype=torch.float64)
+    t = torch.arange(1, steps + 1, dtype=torch.float64, device="cpu")
     rate = float(group["lr"]) * (t / max(group["warmup_steps"], 1)).clamp_max(1)
     expected = float((t ** group["r"] * rate ** group["weight_lr_power"]).sum())
     return math.isclose(group["weight_sum"], expected, rel_tol=1e-6)

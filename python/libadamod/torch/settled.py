@@ -73,7 +73,7 @@ def _guarded(tensors: Sequence[Tensor]) -> Optional[Same]:
 
 def _guards_work() -> bool:
     """Whether they tell apart what has to be."""
-    t = torch.zeros(2, 3)
+    t = torch.zeros(2, 3, device="cpu")
     same = _guarded([t, t.clone()])
     try:
         others = (t.t().contiguous().t(), t[:1], t.view(6), t.double(), torch._neg_view(t), t.to_sparse())
@@ -95,7 +95,7 @@ def _same_as(tensors: Sequence[Tensor], attributes: Sequence[Callable[[Tensor], 
 def _written() -> Callable[[List[Tensor]], Any]:
     graph: Any = torch.autograd.graph
     try:
-        graph.increment_version([torch.empty(0)])
+        graph.increment_version([torch.empty(0, device="cpu")])
         return graph.increment_version  # type: ignore[no-any-return]
     except (AttributeError, RuntimeError, TypeError):  # before PyTorch 2.5: writes of nothing
         return torch._foreach_zero_
