@@ -20,6 +20,7 @@ from libadamod import _c
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HEADER = os.path.join(ROOT, "lib", "include", "adamod.h")
+LIMIT = 300  # seconds of a process, on a machine that does much else
 STRUCTURES = {
     "adamod_tensor": _c.TensorDesc,
     "adamod_span": _c.Span,
@@ -66,8 +67,10 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with open(f"{folder}/a.c", "w") as f:
                 f.write("\n".join(lines))
-            subprocess.run([compiler, "-I", os.path.dirname(HEADER), f"{folder}/a.c", "-o", f"{folder}/a"], check=True)
-            out = subprocess.run([f"{folder}/a"], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+            subprocess.run([compiler, "-I", os.path.dirname(HEADER), f"{folder}/a.c", "-o", f"{folder}/a"], check=True, timeout=LIMIT)
+            out = subprocess.run(
+                [f"{folder}/a"], check=True, stdout=subprocess.PIPE, universal_newlines=True, timeout=LIMIT
+            ).stdout
         found = {line.split()[0]: float(line.split()[1]) for line in out.splitlines()}
         self.assertEqual(found, expected)
 
@@ -90,7 +93,7 @@ class Package(unittest.TestCase):
             "import sys; sys.modules['torch'] = None; import libadamod.numpy as n, numpy as np; w = np.ones(3); "
             "n.update('sgd', w, w.copy(), {}, 1, lr=0.5); assert (w == 0.5).all()"
         )
-        subprocess.run([sys.executable, "-c", code], check=True)
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT)
 
     def test_options_tell_bounds_and_choices(self):
         options = libadamod.options("adamod")
@@ -140,7 +143,7 @@ class Package(unittest.TestCase):
             "import torch, libadamod.torch as lt; p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3); "
             "o = lt.AdaMod([p]); o.step(); lt.optimizer._c.lib = None"
         )
-        run = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, universal_newlines=True)
+        run = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT)
         self.assertEqual((run.returncode, run.stderr), (0, ""))
 
     def test_a_missing_library_is_named(self):
@@ -149,6 +152,7 @@ class Package(unittest.TestCase):
             env={**os.environ, "ADAMOD_LIBRARY": "/none.so"},
             stderr=subprocess.PIPE,
             universal_newlines=True,
+            timeout=LIMIT,
         )
         self.assertNotEqual(run.returncode, 0)
         self.assertIn("/none.so", run.stderr)

@@ -26,6 +26,7 @@ STEP = (
     "import libadamod.numpy as n, numpy as np; w = np.ones(3, np.float32); "
     "n.update('adamod', w, w.copy(), n.states('adamod', w), 1, lr=0.5); assert (w < 1).all(); print(n.__file__)"
 )
+LIMIT = 900  # seconds of a command, on a machine that does much else
 USE = "import libadamod, libadamod.numpy as n; assert n.norm([]) == 0; print(libadamod.__file__)"
 
 
@@ -41,6 +42,7 @@ def run(*command, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
+        timeout=LIMIT,
     )
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}\n{done.stdout}")

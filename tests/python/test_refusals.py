@@ -193,13 +193,14 @@ class Threads(unittest.TestCase):
             interval = sys.getswitchinterval()
             sys.setswitchinterval(1e-6)
             try:
-                threads = [threading.Thread(target=steps) for _ in range(4)]
+                threads = [threading.Thread(target=steps, daemon=True) for _ in range(4)]
                 for thread in threads:
                     thread.start()
                 for thread in threads:
-                    thread.join()
+                    thread.join(120)
             finally:
                 sys.setswitchinterval(interval)
+            self.assertFalse(any(thread.is_alive() for thread in threads), "not done after 120 s")
             self.assertEqual(failed, [])
             others = make_params((3,), (4, 4))
             other = make(others)

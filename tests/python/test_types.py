@@ -80,6 +80,7 @@ x: float = AdaMod(params).step()
 AdaMod(params).step(found=1)
 """
 FIRST_WRONG = 5  # line
+LIMIT = 600  # seconds of a checker, on a machine that does much else
 CACHE = os.path.join(tempfile.gettempdir(), f"mypy-{os.getuid()}")  # of what mypy read of PyTorch in 20 s
 
 
@@ -97,6 +98,7 @@ class Hints(unittest.TestCase):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             universal_newlines=True,
+            timeout=LIMIT,
         )
         return run.returncode, run.stdout
 
