@@ -63,6 +63,19 @@ class Signatures(unittest.TestCase):
             self.assertTrue(torch.equal(params[0], others[0]))
             self.assertEqual(one.param_groups[0]["decay"], "decoupled")
             self.assertEqual(cls(params).param_groups[0]["decay"], "l2")
+            other.param_groups[0]["decay"] = "l2"  # which decides, and is what torch.optim is told
+            self.assertIs(other.state_dict()["param_groups"][0]["decoupled_weight_decay"], False)
+
+    def test_groups_of_another_optimizer(self):
+        """Ours, and torch.optim's; a group may have decoupled_weight_decay as there."""
+        for cls, theirs in ((lt.Adam, torch.optim.Adam), (lt.AdamW, torch.optim.AdamW), (lt.RAdam, torch.optim.RAdam)):
+            params = make_params((3,))
+            for made in (cls(params, weight_decay=0.1), theirs(params, weight_decay=0.1)):
+                (group,) = cls([dict(group) for group in made.param_groups]).param_groups
+                self.assertEqual((group["decay"], group["weight_decay"]), ("decoupled" if cls is lt.AdamW else "l2", 0.1))
+        for decoupled, decay in ((True, "decoupled"), (False, "l2")):
+            (group,) = lt.NAdam([dict(params=params, decoupled_weight_decay=decoupled)]).param_groups
+            self.assertEqual((group["decay"], group["decoupled_weight_decay"]), (decay, decoupled))
 
 
 class NearMisses(unittest.TestCase):

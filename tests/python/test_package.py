@@ -67,7 +67,8 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with open(f"{folder}/a.c", "w") as f:
                 f.write("\n".join(lines))
-            subprocess.run([compiler, "-I", os.path.dirname(HEADER), f"{folder}/a.c", "-o", f"{folder}/a"], check=True, timeout=LIMIT)
+            command = [compiler, "-I", os.path.dirname(HEADER), f"{folder}/a.c", "-o", f"{folder}/a"]
+            subprocess.run(command, check=True, timeout=LIMIT)
             out = subprocess.run(
                 [f"{folder}/a"], check=True, stdout=subprocess.PIPE, universal_newlines=True, timeout=LIMIT
             ).stdout
@@ -143,7 +144,9 @@ class Package(unittest.TestCase):
             "import torch, libadamod.torch as lt; p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3); "
             "o = lt.AdaMod([p]); o.step(); lt.optimizer._c.lib = None"
         )
-        run = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT)
+        run = subprocess.run(
+            [sys.executable, "-c", code], stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT
+        )
         self.assertEqual((run.returncode, run.stderr), (0, ""))
 
     def test_a_missing_library_is_named(self):

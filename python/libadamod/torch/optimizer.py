@@ -129,7 +129,8 @@ class Optimizer(torch.optim.Optimizer):
     # where fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
     _step_supports_amp_scaling = False
 
-    # Whether torch.optim's class for it takes decay for L2 unless the checkpoint has decoupled_weight_decay.
+    # Whether torch.optim's class for it takes weight_decay for L2 unless a group has decoupled_weight_decay. Groups here have
+    # it for checkpoints, beside decay, which decides.
     _torch_decouples = False
 
     # Whether a step was taken that updates; all processes have the same answer.
@@ -195,6 +196,8 @@ class Optimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds a parameter group. Options that it lacks are those of the constructor."""
         if isinstance(param_group, dict):  # PyTorch refuses what is not
+            if self._torch_decouples and "decoupled_weight_decay" in param_group:
+                checkpoints.decay_in_other_words(param_group)
             check_group(type(self), param_group, self.defaults)
             if "params" not in param_group:
                 index, found = len(self.param_groups), ", ".join(map(str, param_group)) or "nothing"
@@ -202,12 +205,17 @@ class Optimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         index = len(self.param_groups) - 1
         self.param_groups[index].setdefault("step", 0)
+        self._tell_decay(self.param_groups[index])
         try:
             clipping.of_groups(self.param_groups)
             self._group_arrays(index, 0)
         except BaseException:
             del self.param_groups[index]
             raise
+
+    def _tell_decay(self, group: Dict[str, Any]) -> None:
+        if self._torch_decouples:
+            group["decoupled_weight_decay"] = group.get("decay") == "decoupled"
 
     def _group_arrays(self, index: int, first: int) -> Arrays:
         """A group's arrays, with the options it has now."""
@@ -390,6 +398,7 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             states = [self.state[p] for p in group["params"] if p in self.state]
             group["step"] = max((int(state.get("step", 0)) for state in states), default=0)
+            self._tell_decay(group)
         params = [p for group in self.param_groups for p in group["params"]]
         try:
             saved = super().state_dict()
@@ -402,9 +411,6 @@ class Optimizer(torch.optim.Optimizer):
                 f"there is a state of a tensor of shape {tuple(stray[0].shape)} that is in no group: "
                 f"where a parameter leaves its group, delete its state too"
             ) from None
-        if self._torch_decouples:
-            for group in saved["param_groups"]:
-                group.update({"decoupled_weight_decay": True} if group["decay"] == "decoupled" else {})
         return q8.portable(saved, params)
 
     def _wait(self) -> None:
@@ -516,6 +522,7 @@ class Optimizer(torch.optim.Optimizer):
             group.setdefault(key, value)
         for key in ("state_type", "min_8bit_size", "offload"):  # how much memory there is, the checkpoint does not know
             group[key] = before[key]
+        self._tell_decay(group)
 
     # ---- what no other package shows ----
 
