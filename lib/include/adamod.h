@@ -200,6 +200,7 @@ typedef struct adamod_rule {
     int uncounted;        /* 1: the number of an update matters only in the first; some programs do not save it */
     adamod_rule_bound bound;
     int signed_states; /* of rules with q8_states, those that can be negative: bit i is for index i. See adamod_q8_encode */
+    int matrices_only; /* 1: of rules with whole_arrays: vectors and scalars are updated element by element */
 } adamod_rule;
 
 /* Describes a rule in *out. size is sizeof *out: later versions add fields at the end, and a library that does not know

@@ -68,6 +68,7 @@ typedef struct rule {
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
     bool couples_arrays;       /* an update of one array depends on all others */
     bool shaped;               /* the array's dimensions matter, not only the number of its elements */
+    bool matrices_only;        /* with a driver: vectors and scalars are updated element by element */
     bool sparse;               /* without momentum and decay, a gradient of 0 leaves an element as it is */
     bool uncounted;            /* the number of an update matters only in the first */
     const rule_driver *driver; /* NULL: it is element-wise */

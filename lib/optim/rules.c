@@ -124,6 +124,7 @@ adamod_status adamod_rule_info(const char *rule_name, adamod_rule *out, size_t s
         .averages = r->averages,
         .uncounted = r->uncounted,
         .signed_states = (int)adamod__signed_states(r),
+        .matrices_only = r->matrices_only,
     };
     for (int i = 0; i < r->n_options; i++) {
         if (r->options[i].id == OPT_BOUND) info.bound = ADAMOD_BOUND_OPTION;

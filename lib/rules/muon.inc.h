@@ -89,7 +89,7 @@ static const char *const adamod__adjustments[] = {"original", "match_rms_adamw",
 RULE_DEFINITION(
     muon, .summary = "momentum made orthogonal, for matrices; AdamW for other arrays", .year = 2024,
     .source = "kellerjordan.github.io/posts/muon", .driver = &adamod__muon_driver, .shaped = true,
-    .has_state = adamod__muon_has_state,
+    .matrices_only = true, .has_state = adamod__muon_has_state,
     STATES(OPTIONAL_STATE(0, "momentum_buffer"), OPTIONAL_STATE(0, "exp_avg"), OPTIONAL_STATE(1, "exp_avg_sq")),
     OPTIONS(OPTION_LR(1e-3), OPTION_DECAY_RATE_OF(MOMENTUM, "momentum", 0.95, "mu: decay of the average of gradients"),
             OPTION_SWITCH(NESTEROV, "nesterov", 1, 0, "1: Nesterov's momentum"),

@@ -60,7 +60,7 @@ HAS_STATE(soap) { return ndim >= 2; }
 
 RULE_DEFINITION(
     soap, .summary = "Adam in the eigenbasis of Shampoo, for matrices", .year = 2024, .source = "arXiv 2409.11321",
-    .driver = &adamod__soap_driver, .shaped = true, .has_state = adamod__soap_has_state,
+    .driver = &adamod__soap_driver, .shaped = true, .matrices_only = true, .has_state = adamod__soap_has_state,
     STATES(STATE(0, "exp_avg"), STATE(1, "exp_avg_sq"), OPTIONAL_STATE(2, "GG_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),
            OPTIONAL_STATE(3, "GG_1", .shape = ADAMOD_SHAPE_OTHERS_SQUARE),
            OPTIONAL_STATE(4, "Q_0", .shape = ADAMOD_SHAPE_FIRST_SQUARE),

@@ -124,6 +124,7 @@ class RuleDesc(ctypes.Structure):
         ("uncounted", c_int),
         ("bound", c_int),
         ("signed_states", c_int),
+        ("matrices_only", c_int),
     ]
 
 
@@ -334,6 +335,7 @@ class Rule(NamedTuple):
     q8_states: bool
     averages: bool
     uncounted: bool
+    matrices_only: bool
 
 
 def _text(what: str, value: Any) -> bytes:

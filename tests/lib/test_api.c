@@ -233,6 +233,7 @@ TEST(facts_of_rules) {
         CHECK_INT(info.q8_states, o.max == 2);
         CHECK(!info.couples_arrays || info.whole_arrays);
         CHECK(!info.shaped || info.whole_arrays);
+        CHECK(!info.matrices_only || info.shaped);
     }
     CHECK_INT(adamod_rule_info("adamod", &info, sizeof info), ADAMOD_OK);
     CHECK_INT(info.bound, ADAMOD_BOUND_ALWAYS);
@@ -243,7 +244,9 @@ TEST(facts_of_rules) {
     CHECK_INT(adamod_rule_info("schedulefree_sgd", &info, sizeof info), ADAMOD_OK);
     CHECK(info.averages && !info.whole_arrays && info.states[0].begins == ADAMOD_BEGINS_AS_PARAM);
     CHECK_INT(adamod_rule_info("soap", &info, sizeof info), ADAMOD_OK);
-    CHECK(info.shaped && info.states[2].shape == ADAMOD_SHAPE_FIRST_SQUARE);
+    CHECK(info.shaped && info.matrices_only && info.states[2].shape == ADAMOD_SHAPE_FIRST_SQUARE);
+    CHECK_INT(adamod_rule_info("adafactor", &info, sizeof info), ADAMOD_OK);
+    CHECK(info.shaped && !info.matrices_only);
     CHECK_INT(adamod_rule_info("adamw", &info, sizeof info), ADAMOD_OK);
     CHECK_STR(info.name, "adam");
 

@@ -30,8 +30,6 @@ _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
-_ELEMENT_WISE_VECTORS = ("muon", "soap")  # rules that look at whole matrices, and take Adam's step for all else
-
 _WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
 
 _data_ptr = Tensor.data_ptr
@@ -341,7 +339,7 @@ class Arrays:
 
     def needs_whole(self, p: Tensor) -> bool:
         """Whether the rule looks at more than single elements of a parameter."""
-        if self.hyper.rule in _ELEMENT_WISE_VECTORS:
+        if self.facts.matrices_only:
             return p.dim() > 1 and bool(self.values.get("use_muon", True))
         return self.facts.whole_arrays or bool(self.values.get("cautious"))
 
