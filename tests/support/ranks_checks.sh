@@ -47,7 +47,7 @@ tensors() {
 }
 # numbers RUN: everything but clocks.
 numbers() {
-    sed -E 's/"(time|[a-z]+_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
+    sed -E 's/"(time|mfu|[a-z]+_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
     cat "$1/histograms.jsonl"
     [ ! -e "$1/samples.jsonl" ] || cat "$1/samples.jsonl"
     tensors "$1"
