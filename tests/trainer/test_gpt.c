@@ -246,13 +246,13 @@ TEST(recomputed_values_have_the_same_bits) {
     static const char *const backends[] = {"train.backend=cpu", "train.backend=ref"};
     enter_scratch(true);
     for (int i = 0; i < 2; i++) {
-        run_in("none", false, WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=9", "train.accumulate=2"));
+        run_in("none", false, WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=4", "train.accumulate=2"));
         run_in("cheap", false,
-               WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=9", "train.accumulate=2",
+               WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=4", "train.accumulate=2",
                     "model.recompute=cheap"));
-        run_in("blocks", false, WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=5", "train.accumulate=2"));
+        run_in("blocks", false, WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=2", "train.accumulate=2"));
         run_in("blocks", true,
-               WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=9", "train.accumulate=2",
+               WITH(MODERN, "model.dropout=0.1", backends[i], "train.steps=4", "train.accumulate=2",
                     "model.recompute=blocks"));
         check_same_weights("none/checkpoints/last.safetensors", "cheap/checkpoints/last.safetensors");
         check_same_weights("none/checkpoints/last.safetensors", "blocks/checkpoints/last.safetensors");
