@@ -159,15 +159,19 @@ static void put_cell(sheet *to, const place *p) {
     if (is_best(p)) sheet_bold(to, p->row + 1, 1 + 2 * p->column);
 }
 
-/* The experiment, and what it measures if that is not what the table's title says. */
+/* The experiment and the paper, and what each measures if that is not the same, as the table's title says. */
 static void put_head(sheet *to, const study_results *r, int experiment, int column) {
     const study_experiment *e = &r->s->experiment[experiment];
     const char *name = study_measure(r, experiment);
     const metric *m = study_metric(r, experiment);
-    if (strcmp(name, e->measure) == 0) sheet_put(to, 0, column, "%s", e->title);
-    else
+    if (strcmp(name, e->measure) == 0) {
+        sheet_put(to, 0, column, "%s", e->title);
+        sheet_put(to, 0, column + 1, "paper");
+    } else {
         sheet_put(to, 0, column, "%s (%s%s%s)", e->title, m ? m->label : name, m && *m->unit ? " " : "",
                   m ? m->unit : "");
+        sheet_put(to, 0, column + 1, "paper (%s)", e->measure);
+    }
 }
 
 static sheet *make_sheet(const study_results *r, const study_table *t) {
@@ -175,10 +179,7 @@ static sheet *make_sheet(const study_results *r, const study_table *t) {
     snprintf(title, sizeof title, r->o->quick ? "%.400s. " STUDY_QUICK_NOTE : "%.400s", t->title);
     sheet *s = sheet_create(1 + t->rows.n, 1 + 2 * t->columns.n, title);
     if (!s) return NULL;
-    for (int c = 0; c < t->columns.n; c++) {
-        put_head(s, r, t->column[c], 1 + 2 * c);
-        sheet_put(s, 0, 2 + 2 * c, "paper");
-    }
+    for (int c = 0; c < t->columns.n; c++) put_head(s, r, t->column[c], 1 + 2 * c);
     for (int i = 0; i < t->rows.n; i++) {
         sheet_put(s, i + 1, 0, "%s", t->rows.at[i]);
         for (int c = 0; c < t->columns.n; c++) put_cell(s, &(place){r, t, i, c});
