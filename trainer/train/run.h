@@ -15,7 +15,7 @@
  *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}
  *                          (see support/metric.h; "format" is of the whole directory: support/run_format.h)
  *   data.json            what was trained and evaluated on, with fingerprints of the content:
- *                          {"parts":[{"split":"train","key":"data.source","file":"/data/train.de",
+ *                          {"train_samples":500,"parts":[{"split":"train","key":"data.source","file":"/data/train.de",
  *                           "fingerprint":"0123456789abcdef"}, ...]}  (file "": generated; "text": of the raw text)
  *   metrics.jsonl        one JSON object per line, each in one write. Training has a line for the first and the last update
  *                        and every train.log_every; by default for the first 2000 and then every tenth:
