@@ -84,7 +84,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'text score --lowercase' | 'text score --confidence') return 1 ;;
         'text '*' --threads' | 'text clean --min' | 'text clean --max' | 'text clean --ratio') ;;
         'text tokenize --no-escape' | 'text tokenize --split-hyphens' | 'text tokenize --split-last' | 'text detokenize --no-unescape') return 1 ;;
-        *' --json' | *' --markdown' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench decode --no-peer' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
+        *' --json' | *' --markdown' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench train --all' | 'bench decode --no-peer' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
         *' --params' | *' --grads' | *' --out' | *' --load' | *' --save' | *' --python')
@@ -179,7 +179,7 @@ _adamod() {
         export) words='--out --device --checkpoint --set --help' ;;
         generate) words='--prompt --tokens --temperature --top-k --top-p --seed --ids --device --checkpoint --set --help' ;;
         'bench decode') words='--shape --device --precision --sentences --beam --batch --threads --rounds --python --no-peer --help' ;;
-        'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --llmc --verbose --json --losses --dump --help' ;;
+        'bench train') words='--set --shape --all --threads --steps --seconds --device --python --no-torch --llmc --verbose --json --losses --dump --help' ;;
         'bench comm') words='--mib --repeat --json --help' ;;
         'optim list') words="--json --markdown --help $(_adamod_rules "$program")" ;;
         'optim trace')

@@ -895,6 +895,37 @@ def test_bench_train_shapes():
     check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
 
 
+def test_bench_train_table_of_shapes():
+    """Of several shapes each has a row and its place in the JSON list; one that fails does not end the others."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    os.mkdir(tiny / "tmp")
+    command = ["bench", "train", "--set", "model.d=16", "--set", "model.ffn=16", "--set", "model.layers=1", "--set",
+               "data.max_tokens=64", "--no-torch", "--steps", "1", "--device", "cpu", "--threads", "1"]
+    number = r" +([\d.]+)"
+    for shapes, failing in ((["small", "base"], []), (["lstm", "small"], ["lstm"])):
+        status, out, err = run(*command, "--shape", ",".join(shapes), "--json", tiny / "out.json",
+                               env={**CALM, "TMPDIR": tiny / "tmp"})
+        check(status == (2 if failing else 0), status, out, err)
+        check(out.count("ms/step") == 1 and out.count("torch is not measured: --no-torch") == 1, out)
+        with open(tiny / "out.json") as file:
+            results = {x["recipe"]: x for x in json.load(file)}
+        check(list(results) == [f"transformer-{x}" for x in shapes if x not in failing], list(results))
+        for shape in shapes:
+            row = re.search(rf"^{shape} +(failed)$|^{shape}{number} +- +-{number}{number} +-  -$", out, re.M)
+            check(row and bool(row[1]) == (shape in failing), shape, out)
+            if not row[1]:
+                x = results[f"transformer-{shape}"]
+                check(row[2] == f"{x['step_ms']['median']:.2f}" and row[3] == f"{x['products_ms']['median']:.2f}", out, x)
+        check(("model.d is given, but model.kind lstm has no such key" in err) == bool(failing), err)
+    check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
+    refuse(2, "--shape names small twice", *command, "--shape", "small,base,small")
+    refuse(2, "--shape is 'small,', expected small, base", *command, "--shape", "small,")
+    refuse(2, "--dump is for one shape, and there are ", *command, "--all", "--dump", tiny / "dump")
+    refuse(2, "expected a recipe or --shape, not both", *command, "--all", tiny / "tiny.yaml")
+
+
 def test_bench_train_shapes_of_images():
     """All layers of the paper's networks, with fewer channels, and their parameters by hand."""
     if not has_trainer():

@@ -17,17 +17,45 @@
 
 /* ---- the request ---- */
 
-static int read_shape(void *to, const cli_flag *flag, const char *value) {
-    char names[1024];
-    if ((((bench_request *)to)->shape = bench_train_find_shape(value))) return 0;
-    return cli_usage(BENCH_TRAIN, "--%s is '%.40s', expected %s", flag->name, value,
-                     bench_train_shape_names(names, sizeof names));
+static int add_shape(bench_request *ask, const task_shape *shape) {
+    for (int i = 0; i < ask->n_shapes; i++) {
+        if (ask->shapes[i] == shape) return cli_usage(BENCH_TRAIN, "--shape names %s twice", shape->name);
+    }
+    ask->shapes[ask->n_shapes++] = shape;
+    return 0;
+}
+
+/* "small" or "small,resnet34" */
+static int read_shapes(void *to, const cli_flag *flag, const char *value) {
+    bench_request *ask = to;
+    char names[1024], name[64];
+    ask->n_shapes = 0;
+    for (const char *at = value;; at++) {
+        const size_t n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        const task_shape *shape = bench_train_find_shape(name);
+        if (!shape)
+            return cli_usage(BENCH_TRAIN, "--%s is '%.40s', expected %s", flag->name, value,
+                             bench_train_shape_names(names, sizeof names));
+        const int status = add_shape(ask, shape);
+        if (status) return status;
+        at += n;
+        if (!*at) return 0;
+    }
+}
+
+static void take_all_shapes(bench_request *ask) {
+    const task_bench *of;
+    ask->n_shapes = 0;
+    while (ask->n_shapes < BENCH_MOST_SHAPES && (ask->shapes[ask->n_shapes] = bench_train_shape_at(ask->n_shapes, &of)))
+        ask->n_shapes++;
 }
 
 static const cli_flag flags[] = {
     CLI_CHANGE("set", "KEY=VALUE", "override a key of the recipe; may be repeated", bench_request, changes, NULL),
-    CLI_READ("shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121, lstm, gpt2",
-             read_shape),
+    CLI_READ("shape", "NAME,..", "in place of a recipe: a model above that needs no data; of several, a table",
+             read_shapes),
+    CLI_SWITCH("all", "--shape with every shape", bench_request, all),
     CLI_WHOLE("threads", "N", "threads of each program; 0: one for each core (the recipe's)", bench_request, threads, 0,
               1024),
     CLI_WHOLE("steps", "N", "number of steps to measure (as many as fit into --seconds)", bench_request, steps, 1,
@@ -53,7 +81,8 @@ static const cli_syntax syntax = {
     .command = BENCH_TRAIN,
     .help =
         "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
-        "       adamod bench train --shape small|base|big|resnet34|densenet121|lstm|gpt2 [--device cuda] ...\n\n"
+        "       adamod bench train --shape small|base|big|resnet34|densenet121|lstm|gpt2,.. [--device cuda] ...\n"
+        "       adamod bench train --all [--device cuda] ...\n\n"
         "Trains on the recipe's first 10 batches, over and over, and prints the speed: milliseconds per step (median\n"
         "and quartiles), tokens or images per second, GFLOP/s of the matrix products without attention's, their share\n"
         "of the matrix library's own speed on these shapes, the optimizer's share of the time, and memory.\n"
@@ -61,15 +90,21 @@ static const cli_syntax syntax = {
         "AdamW, in turns, on padded sentences or on images that are neither cropped nor flipped. The losses of the\n"
         "first batch must agree. So it is with the llm.c of --llmc, which is built in a temporary folder.\n\n"
         "On a GPU the share is relative to the speed of one large matrix product, time is shown by kind of kernel,\n"
-        "and PyTorch runs twice: step by step, and compiled as one CUDA graph.\n\n",
+        "and PyTorch runs twice: step by step, and compiled as one CUDA graph. Of several shapes each has a line: the\n"
+        "step here and in PyTorch, the products of the step alone, memory, and whether goals are met.\n\n",
     .flags = flags,
     .takes = CLI_ONE_OPERAND,
     .operands = offsetof(bench_request, recipe)};
 
-static int check_request(const bench_request *ask) {
-    if (ask->recipe && ask->shape) return cli_usage(BENCH_TRAIN, "expected a recipe or --shape, not both");
-    if (ask->recipe || ask->shape) return 0;
-    return cli_usage(BENCH_TRAIN, "needs a recipe, say recipes/demo.yaml, or --shape small");
+static int check_request(bench_request *ask) {
+    if (ask->all) take_all_shapes(ask);
+    if (ask->recipe && ask->n_shapes) return cli_usage(BENCH_TRAIN, "expected a recipe or --shape, not both");
+    if (!ask->recipe && !ask->n_shapes)
+        return cli_usage(BENCH_TRAIN, "needs a recipe, say recipes/demo.yaml, or --shape small");
+    const char *single = ask->dump ? "dump" : ask->llmc ? "llmc" : ask->verbose ? "verbose" : NULL;
+    if (ask->n_shapes > 1 && single)
+        return cli_usage(BENCH_TRAIN, "--%s is for one shape, and there are %d", single, ask->n_shapes);
+    return 0;
 }
 
 static int read_recipe(const bench_request *ask, recipe *r) {
@@ -392,20 +427,19 @@ static int run(bench *b) {
     phase_end();
     if (status) return status;
     summarize(b);
-    bench_train_print(&b->result);
+    if (b->ask.head) bench_train_print_columns(&b->result);
+    if (b->ask.row) bench_train_print_row(&b->result);
+    else bench_train_print(&b->result);
     if (b->ask.json && bench_train_print_json(&b->result, b->ask.json)) return cli_failed(BENCH_TRAIN);
     return 0;
 }
 
-int cli_bench_train(int argc, char **argv) {
+int bench_train_one(const bench_request *ask) {
     static recipe r;
-    static bench b = {.ask = {.threads = -1, .seconds = 20, .losses = BENCH_BATCHES}};
+    static bench b;
     char folder[512] = "";
-    int status = cli_parse(&syntax, argc, argv, &b.ask);
-    if (status >= 0) return status;
-    if ((status = check_request(&b.ask))) return status;
-    status = load_recipe(&b.ask, &r, folder);
-    free(b.ask.changes.list);
+    b.ask = *ask;
+    int status = load_recipe(&b.ask, &r, folder);
     if (!status) phase_begin(BENCH_TRAIN, "reading data and building the model");
     if (!status) status = open_experiment(&b, &r);
     bench_train_drop_data(folder);
@@ -420,5 +454,16 @@ int cli_bench_train(int argc, char **argv) {
     for (int i = 0; i < BENCH_SAMPLES; i++) free(b.samples[i]);
     for (int i = 0; i < BENCH_BATCHES; i++) bench_batch_free(&b.batches[i]);
     experiment_close(&b.s);
+    return status;
+}
+
+int cli_bench_train(int argc, char **argv) {
+    bench_request ask = {.threads = -1, .seconds = 20, .losses = BENCH_BATCHES};
+    int status = cli_parse(&syntax, argc, argv, &ask);
+    if (status >= 0) return status;
+    status = check_request(&ask);
+    ask.shape = ask.n_shapes ? ask.shapes[0] : NULL;
+    if (!status) status = ask.n_shapes > 1 ? bench_train_table(&ask) : bench_train_one(&ask);
+    free(ask.changes.list);
     return status;
 }

@@ -10,7 +10,7 @@
 
 #define BENCH_TRAIN "bench train"
 
-enum { BENCH_BATCHES = 10, BENCH_MOST_STEPS = 10000 };
+enum { BENCH_BATCHES = 10, BENCH_MOST_STEPS = 10000, BENCH_MOST_SHAPES = 32 };
 
 /* ---- batches (bench_train_batches.c) ---- */
 
@@ -40,6 +40,9 @@ const char *bench_train_shape_names(char *out, size_t size);
  * bench_train_drop_data once they have been read. */
 int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size);
 void bench_train_drop_data(const char *folder);
+
+/* Shape i of all tasks, and the bench of its task; NULL: there are fewer. */
+const task_shape *bench_train_shape_at(int i, const task_bench **of);
 
 /* ---- the file (bench_train_file.c) ---- */
 
@@ -157,6 +160,9 @@ bool bench_train_has_source(const bench_train_result *r);
 double bench_train_padding(const bench_train_result *r);
 double bench_train_difference(const bench_train_result *r, const bench_train_peer *p);
 void bench_train_print(const bench_train_result *r);
+/* The head of a table of shapes, with machine and PyTorch, and the row of a result. */
+void bench_train_print_columns(const bench_train_result *r);
+void bench_train_print_row(const bench_train_result *r);
 /* bench_train_json.c */
 int bench_train_print_json(const bench_train_result *r, const char *path);
 
@@ -164,10 +170,13 @@ int bench_train_print_json(const bench_train_result *r, const char *path);
 
 typedef struct bench_request {
     const char *recipe, *python, *json, *dump, *llmc;
-    const task_shape *shape; /* in place of a recipe */
+    const task_shape *shapes[BENCH_MOST_SHAPES]; /* in place of a recipe; of several, each is measured alone */
+    int n_shapes;
+    const task_shape *shape; /* the one to measure; NULL: the recipe */
     cli_changes changes;
     int64_t threads, steps, seconds, losses; /* threads -1: the recipe's; steps 0: as many as fit */
-    bool no_torch, verbose;
+    bool no_torch, verbose, all;
+    bool row, head; /* print a row of a table of shapes in place of the whole result; the table's head before it */
 } bench_request;
 
 typedef struct bench {
@@ -191,6 +200,11 @@ enum {
 };
 /* On a device a step has no parts, so its array is free. */
 enum { BENCH_TORCH_GRAPH = BENCH_FORWARD };
+
+/* Measures one recipe or shape and prints the result. 0, or the exit status. Call it once in a process. */
+int bench_train_one(const bench_request *ask);
+/* Measures each shape in a process of its own, and prints a table (bench_train_table.c). */
+int bench_train_table(const bench_request *ask);
 
 bench_spread bench_train_spread(double *x, int n);
 /* Tells the user that contestants are measured now, as the request says, in at most `most` steps. */

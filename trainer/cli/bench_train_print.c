@@ -238,3 +238,45 @@ void bench_train_print(const bench_train_result *r) {
     if (*r->device.name) print_there(r);
     else print_here(r);
 }
+
+/* ---- a table of shapes ---- */
+
+void bench_train_print_columns(const bench_train_result *r) {
+    printf("adamod %s: ", adamod_version_string());
+    print_place(r);
+    if (!r->peer.process) printf("torch is not measured: %s\n", r->no_torch);
+    else print_torch(r);
+    printf("\n");
+    printf("%-12s %9s %9s %9s %9s %10s %9s  %s\n", "", "ms/step", "torch ms", "torch/own", "products", "memory MB",
+           "torch MB", "goals");
+}
+
+static void print_found(bool there, int decimals, double x) {
+    if (there) printf(" %9.*f", decimals, x);
+    else printf(" %9s", "-");
+}
+
+/* "3.0 ms missed, 2.5 times torch met"; "-": there is none, or nothing to compare with. */
+static void print_row_goals(double most, double milliseconds, double least, double ratio) {
+    if (most > 0) printf("%.4g ms %s", most, milliseconds <= most ? "met" : "missed");
+    if (most > 0 && least > 0) printf(", ");
+    if (least > 0) printf("%.4g times torch %s", least, ratio >= least ? "met" : "missed");
+    printf("%s\n", most > 0 || least > 0 ? "" : "-");
+}
+
+void bench_train_print_row(const bench_train_result *r) {
+    const bench_train_device *d = &r->device;
+    const bool there = *d->name, graph = d->graph.process, torch = graph || r->peer.process;
+    const double step = r->step.median, peer = graph ? d->graph_step.median : r->peer_step.median;
+    const double alone = there ? d->flops / d->peak : r->products.median;
+    const double memory = there ? d->used : r->peak - r->base;
+    const double peer_memory = graph ? d->graph.peak : r->peer.peak - r->peer.base;
+    const double speedup = there ? r->shape->speedup : r->s->task->bench->speedup;
+    printf("%-12s %9.2f", r->shape->name, 1e3 * step);
+    print_found(torch, 2, 1e3 * peer);
+    print_found(torch, 2, peer / step);
+    printf(" %9.2f %10.1f", 1e3 * alone, 1e-6 * memory);
+    print_found(torch, 1, 1e-6 * peer_memory);
+    printf("  ");
+    print_row_goals(there ? 1e3 * r->shape->seconds : 0, 1e3 * step, torch ? speedup : 0, peer / step);
+}

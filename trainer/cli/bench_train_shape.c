@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Shape i of all tasks and its bench; NULL: there are fewer. */
-static const task_shape *shape_at(int i, const task_bench **of) {
+const task_shape *bench_train_shape_at(int i, const task_bench **of) {
     for (const task *const *t = tasks_all; *t; t++) {
         bool seen = !(*t)->bench || !(*t)->bench->shapes; /* tasks may share a bench */
         for (const task *const *before = tasks_all; before < t; before++)
@@ -28,7 +27,7 @@ static const task_shape *shape_at(int i, const task_bench **of) {
 const task_shape *bench_train_find_shape(const char *name) {
     const task_bench *of;
     const task_shape *s = NULL;
-    for (int i = 0; (s = shape_at(i, &of)) && strcmp(s->name, name) != 0; i++) {}
+    for (int i = 0; (s = bench_train_shape_at(i, &of)) && strcmp(s->name, name) != 0; i++) {}
     return s;
 }
 
@@ -36,16 +35,16 @@ const char *bench_train_shape_names(char *out, size_t size) {
     const task_bench *of;
     size_t used = 0;
     *out = '\0';
-    for (int i = 0; shape_at(i, &of) && used < size; i++) {
-        const char *before = i == 0 ? "" : shape_at(i + 1, &of) ? ", " : " or ";
-        used += (size_t)snprintf(out + used, size - used, "%s%s", before, shape_at(i, &of)->name);
+    for (int i = 0; bench_train_shape_at(i, &of) && used < size; i++) {
+        const char *before = i == 0 ? "" : bench_train_shape_at(i + 1, &of) ? ", " : " or ";
+        used += (size_t)snprintf(out + used, size - used, "%s%s", before, bench_train_shape_at(i, &of)->name);
     }
     return out;
 }
 
 int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size) {
     const task_bench *of = NULL;
-    for (int i = 0; shape_at(i, &of) != shape; i++) {}
+    for (int i = 0; bench_train_shape_at(i, &of) != shape; i++) {}
     const char *where = getenv("TMPDIR");
     snprintf(folder, folder_size, "%s/adamod-bench-XXXXXX", where && *where ? where : "/tmp");
     if (!mkdtemp(folder)) {
