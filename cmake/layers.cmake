@@ -28,3 +28,15 @@ function(adamod_executable name) # adamod_executable(NAME SOURCE...): with all l
     adamod_flags(${name})
     target_link_libraries(${name} PRIVATE adamod_layers)
 endfunction()
+
+# adamod_embed(TO NAME FILE...): adds to the variable TO the definition of a string NAME: the files, one after another.
+macro(adamod_embed to name)
+    set(bytes "")
+    foreach(file ${ARGN})
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+        file(READ ${file} text HEX)
+        string(APPEND bytes "${text}")
+    endforeach()
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+    string(APPEND ${to} "__attribute__((unused)) static const char ${name}[] = {${bytes}0};\n")
+endmacro()

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "report/report.h"
+#include "report_assets.h"
 #include "support/text.h"
 
 #include <ctype.h>
@@ -109,33 +110,6 @@ void report_quote(FILE *out, const char *text, int most) {
 }
 
 /* ---- Style ------------------------------------------------------------------------------------------------------- */
-
-static const char style_head[] =
-    "# What all figures here share. Change it, or a figure's own script, and draw again: gnuplot loss-updates.gp\n"
-    "# The next report writes these files anew: copy what you want to keep.\n"
-    "set encoding utf8\n"
-    "font_name = 'Helvetica'\n"
-    "kinds = strstrt(GPVAL_TERMINALS, 'pdfcairo') ? 'svg pdf' : 'svg'\n"
-    "# A drawing of w by h pixels; on paper it is w / 110 inches wide. Kind 'page' is for the page alone.\n"
-    "figure(kind, name, w, h) = kind ne 'pdf' \\\n"
-    "    ? sprintf(\"set terminal svg enhanced dynamic rounded size %d,%d font '%s,13'; set output '%s%s.svg'\", \\\n"
-    "              w, h, font_name, name, kind eq 'page' ? '.page' : '') \\\n"
-    "    : sprintf(\"set terminal pdfcairo enhanced color rounded size %.3fin,%.3fin font '%s,13' fontscale 0.56 "
-    "linewidth 1.2 dashlength 2; "
-    "set output '%s.pdf'\", \\\n"
-    "              w / 110.0, h / 110.0, font_name, name)\n";
-
-static const char style_rest[] =
-    "set dashtype 1 solid\n"
-    "set dashtype 2 (9, 4)\n"
-    "set dashtype 3 (4, 3)\n"
-    "set dashtype 4 (9, 3, 2, 3)\n"
-    "axis_colour = '#444444'\n"
-    "grid_colour = '#e2e2e2'\n"
-    "set border 3 linecolor rgb axis_colour linewidth 0.8\n"
-    "set tics nomirror out scale 0.6 textcolor rgb 'black'\n"
-    "set grid back linetype 1 linecolor rgb grid_colour linewidth 0.8\n"
-    "set key outside top left horizontal Left reverse noenhanced samplen 2.6 spacing 1.15 font font_name.',12'\n";
 
 static void write_colours(FILE *out, const char *name, report_shade shade) {
     fprintf(out, "%s(i) = word('", name);

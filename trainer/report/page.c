@@ -8,6 +8,7 @@
 #include "report/ranking.h"
 #include "report/report.h"
 #include "report/result_sheets.h"
+#include "report_assets.h"
 #include "support/text.h"
 
 #include <math.h>
@@ -115,95 +116,10 @@ bool html_metrics(FILE *out, const report *r, bool about) {
 
 /* ---- Style ------------------------------------------------------------------------------------------------------- */
 
-static const char style[] =
-    "*{box-sizing:border-box}\n"
-    "body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,\"Segoe UI\",Roboto,"
-    "\"Helvetica Neue\",Arial,\"Liberation Sans\",sans-serif}\n"
-    "main{max-width:1180px;margin:0 auto;padding:2.2rem clamp(1rem,3vw,2.2rem) 4rem}\n"
-    "h1{font-size:clamp(1.5rem,3.4vw,2.1rem);line-height:1.2;margin:0 0 .3rem;letter-spacing:-.01em;"
-    "overflow-wrap:anywhere}\n"
-    "h2{font-size:1.2rem;margin:2.6rem 0 .7rem}\n"
-    "h2.task{font-size:1.5rem;margin:4rem 0 .3rem;padding-top:1.2rem;border-top:2px solid var(--line)}\n"
-    "h1+h2.task{margin-top:1.4rem;padding-top:0;border-top:0}\n"
-    ".sub,.muted,figcaption,.legend,.note{color:var(--soft)}\n"
-    ".sub{margin:0 0 1.4rem}\n"
-    ".summary{font-size:1.06rem;max-width:48rem;margin:0 0 1.6rem}\n"
-    "p{max-width:48rem}\n"
-    ".scroll,.panels{overflow-x:auto;background:linear-gradient(to right,var(--page) 30%,transparent) local,"
-    "linear-gradient(to left,var(--page) 30%,transparent) 100% 0 local,linear-gradient(to right,var(--shade),transparent),"
-    "linear-gradient(to left,var(--shade),transparent) 100% 0;background-repeat:no-repeat;"
-    "background-size:3rem 100%,3rem 100%,1rem 100%,1rem 100%}\n"
-    ".hint{font-size:.84rem;color:var(--soft);margin:.2rem 0;max-width:none;text-align:right}\n"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.95rem}\n"
-    "th,td{padding:.38rem .65rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\n"
-    "th{font-weight:600}\n"
-    "sup{line-height:0}\n" /* a mark must not make its line taller than those beside it */
-    "thead th{border-bottom:2px solid var(--line);vertical-align:bottom}\n"
-    ".results td,.results thead th:not(:first-child){text-align:right}\n"
-    ".results td,.classes td{white-space:nowrap}\n"
-    ".results td small{display:block;color:var(--soft);font-size:.84em}\n"
-    ".results th:first-child,.settings th:first-child,.samples th{padding-left:0}\n"
-    ".results tbody th{white-space:nowrap}\n"
-    ".results th:first-child,.settings th:first-child{position:sticky;left:0;background:var(--page)}\n"
-    ".legend{font-size:.88rem;margin:.7rem 0}\n"
-    ".swatch{display:inline-block;width:.72em;height:.72em;border-radius:2px;margin-right:.5em}\n"
-    "figure{margin:1.2rem 0 2.6rem}\n"
-    ".panels{display:flex;flex-wrap:wrap;justify-content:safe center;gap:1.2rem 1.6rem}\n"
-    ".panels svg{display:block;min-width:0;height:auto}\n"
-    ".wide svg{min-width:40rem}\n" /* panels side by side, which a phone scrolls */
-    ".panels svg text{font-family:inherit}\n"
-    ".key{list-style:none;display:flex;flex-wrap:wrap;justify-content:center;gap:.2rem 1.4rem;margin:0 0 .6rem;padding:0;"
-    "font-size:.9rem}\n"
-    ".key li{overflow-wrap:anywhere}\n"
-    ".key svg,.line svg{margin-right:.5em;fill:none}\n"
-    ".key [role]{cursor:pointer}\n"
-    ".key [aria-checked=false]{opacity:.45;text-decoration:line-through}\n"
-    ".axes{max-width:none;text-align:center;font-size:.9rem;margin:0 0 .6rem}\n"
-    ".axes button{font:inherit;color:inherit;background:none;border:1px solid var(--line);border-radius:4px;margin:0 .2em;"
-    "padding:.1em .7em;cursor:pointer}\n"
-    ".axes [aria-pressed=true]{background:var(--box);font-weight:600}\n"
-    ".tip{position:absolute;pointer-events:none;background:var(--page);border:1px solid var(--line);border-radius:4px;"
-    "padding:.3rem .6rem;font-size:.84rem;font-variant-numeric:tabular-nums;max-width:22rem}\n"
-    "figcaption{font-size:.92rem;max-width:56rem;margin-top:.7rem}\n"
-    "figcaption b{color:var(--ink)}\n"
-    "a{color:var(--link);white-space:nowrap}\n"
-    "h3{font-size:1rem;margin:1.8rem 0 .5rem}\n"
-    ".classes .bar{display:inline-block;height:.7em;margin-right:.6em;border-radius:2px}\n"
-    ".confusion{font-size:.84rem}\n"
-    ".confusion td,.confusion th{padding:.2rem .4rem;text-align:right}\n"
-    ".confusion thead th{vertical-align:bottom}\n"
-    ".confusion thead span{writing-mode:vertical-rl;transform:rotate(180deg)}\n"
-    ".confusion .hit{background:rgba(0,114,178,var(--share))}\n"
-    ".confusion .miss{background:rgba(213,94,0,var(--share))}\n"
-    ".confusion .deep{color:#fff}\n"
-    ".map{width:32rem;max-width:100%;height:auto;image-rendering:pixelated;display:block;border:1px solid var(--line)}\n"
-    ".mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.5rem,1fr));gap:1rem}\n"
-    ".mistake{margin:0}\n"
-    ".mistake img{width:7rem;height:auto;image-rendering:pixelated;display:block}\n"
-    ".mistake figcaption{margin-top:.3rem;font-size:.82rem;overflow-wrap:anywhere}\n"
-    ".samples{width:100%}\n"
-    ".samples th{white-space:nowrap;width:1%;font-weight:400;color:var(--soft)}\n"
-    ".samples td{white-space:pre-wrap;overflow-wrap:anywhere}\n"
-    ".samples tr:not(:last-child)>*{border-bottom:0;padding-bottom:.1rem}\n"
-    ".samples tr:not(:first-child)>*{padding-top:.1rem}\n"
-    "mark{background:var(--mark);color:var(--mark-ink);border-radius:2px}\n"
-    ".gap{font-weight:700;padding:0 .05em}\n"
-    ".right{color:var(--right)}\n"
-    "code,pre{font:.86rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,\"Liberation Mono\",monospace}\n"
-    "code{overflow-wrap:break-word}\n"
-    "pre code{overflow-wrap:normal}\n"
-    "pre{background:var(--box);border-radius:6px;padding:.9rem 1.1rem;overflow-x:auto;margin:.6rem 0}\n"
-    "details{margin:.5rem 0}\n"
-    "summary{cursor:pointer}\n"
-    "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr));gap:.7rem 1.6rem;"
-    "margin:.6rem 0 1.4rem}\n"
-    "dt{color:var(--soft);font-size:.86rem}\n"
-    "dd{margin:0;overflow-wrap:anywhere}\n"
-    ".note{background:var(--box);border-radius:6px;padding:.8rem 1.1rem}\n"
-    "@media (max-width:560px){.samples tr,.samples th,.samples td{display:block;width:auto;padding-left:0}"
-    ".samples th{padding-bottom:0;border:0;font-size:.86rem}.samples td{padding-top:0}th,td{padding:.34rem .55rem}"
-    ".results tbody th{white-space:normal;min-width:8rem}}\n"
-    "@media print{.axes,.tip,.hint{display:none}main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
+/* In page.css the line height of sup keeps a mark from making its line taller, and panels side by side (.wide) have a least
+ * width that a phone scrolls. tests/trainer/test_report_page.py checks the script's hash. */
+const char *const page_script = page_js;
+static const char script_hash[] = "sha256-fcNeHUoQ/fYExAkeAdXkEozEH/3u5ahFUk4N+e2J8rI=";
 
 static void write_palette(FILE *out, int variants, bool dark) {
     static const char *const pages[2] = {
@@ -237,7 +153,7 @@ void page_style(FILE *out, int variants) {
     write_palette(out, variants, false);
     fputs("@media screen and (prefers-color-scheme:dark){\n", out);
     write_palette(out, variants, true);
-    fprintf(out, "}\n%s</style>\n", style);
+    fprintf(out, "}\n%s</style>\n", page_css);
 }
 
 /* ---- Head -------------------------------------------------------------------------------------------------------- */
@@ -309,7 +225,7 @@ static int most_variants(const reports *all) {
 }
 
 static void write_head(FILE *out, const reports *all) {
-    page_head(out, page_script_hash);
+    page_head(out, script_hash);
     fputs("<title>", out);
     write_title(out, all);
     fputs(" – adamod report</title>\n", out);

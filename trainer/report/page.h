@@ -35,7 +35,7 @@ bool html_metrics(FILE *out, const report *r, bool about);
 
 /* The page's script: shows values under the pointer, hides variants, switches axes. The page works without it. Its hash
  * lets the page forbid all other scripts. */
-extern const char page_script[], page_script_hash[];
+extern const char *const page_script;
 
 /* The results in a paragraph of plain words. */
 void page_summary(FILE *out, const report *r);
