@@ -1,12 +1,17 @@
 #include "data/unicode.h"
 
+/* Every step-th code point from first to last; step is 1 or 2. */
 typedef struct unicode_range {
-    uint16_t first, last, step;
+    uint32_t first, last, step;
 } unicode_range;
 
-#include "data/unicode_tables.inc.h"
+/* Their lower case is delta further on. */
+typedef struct lower_range {
+    unicode_range of;
+    int delta;
+} lower_range;
 
-#define COUNT(table) (sizeof table / sizeof *table)
+#include "data/unicode_tables.inc.h"
 
 /* ---- UTF-8 ---- */
 
@@ -34,15 +39,21 @@ size_t unicode_put(uint32_t c, char out[4]) {
 
 /* ---- classes ---- */
 
-static bool is_in(const unicode_range *table, size_t n, uint32_t c) {
+/* The place of c in a sorted table, whose elements of this size begin with a range; NULL: it is in none. */
+static const void *find(const void *table, size_t n, size_t size, uint32_t c) {
     size_t low = 0, high = n;
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        if (c > table[middle].last) low = middle + 1;
-        else high = middle;
+        const unicode_range *r = (const void *)((const char *)table + middle * size);
+        if (c > r->last) low = middle + 1;
+        else if (c < r->first) high = middle;
+        else return ((c - r->first) & (r->step - 1)) == 0 ? r : NULL;
     }
-    return low < n && c >= table[low].first && (c - table[low].first) % table[low].step == 0;
+    return NULL;
 }
+
+#define FIND(table, c) find(table, sizeof table / sizeof *table, sizeof *table, c)
+#define IS_IN(table, c) (FIND(table, c) != NULL)
 
 bool unicode_is_space(uint32_t c) {
     if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f);
@@ -50,40 +61,30 @@ bool unicode_is_space(uint32_t c) {
            c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-bool unicode_is_digit(uint32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : is_in(digits, COUNT(digits), c); }
-bool unicode_is_number(uint32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : is_in(numbers, COUNT(numbers), c); }
-bool unicode_is_letter(uint32_t c) {
-    return c < 0x80 ? (c | 0x20) >= 'a' && (c | 0x20) <= 'z' : is_in(letters, COUNT(letters), c);
+bool unicode_is_digit(uint32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : IS_IN(digits, c); }
+bool unicode_is_number(uint32_t c) {
+    return c < 0x80 ? c >= '0' && c <= '9' : c < 0x10000 && IS_IN(category_numbers, c);
 }
-bool unicode_is_small(uint32_t c) {
-    return c < 0x80 ? c >= 'a' && c <= 'z' : is_in(small_letters, COUNT(small_letters), c);
-}
-bool unicode_is_cased(uint32_t c) {
-    return c < 0x80 ? (c | 0x20) >= 'a' && (c | 0x20) <= 'z' : is_in(cased, COUNT(cased), c);
-}
-bool unicode_is_case_ignorable(uint32_t c) { return is_in(case_ignorable, COUNT(case_ignorable), c); }
-bool unicode_is_currency(uint32_t c) { return is_in(currencies, COUNT(currencies), c); }
-bool unicode_is_han(uint32_t c) { return is_in(han, COUNT(han), c) || (c >= 0x20000 && c <= 0x3134a); }
-bool unicode_is_hangul(uint32_t c) { return is_in(hangul, COUNT(hangul), c); }
-bool unicode_is_kana(uint32_t c) { return is_in(kana, COUNT(kana), c); }
+bool unicode_is_letter(uint32_t c) { return c < 0x80 ? (c | 0x20) >= 'a' && (c | 0x20) <= 'z' : IS_IN(letters, c); }
+bool unicode_is_small(uint32_t c) { return c < 0x80 ? c >= 'a' && c <= 'z' : IS_IN(small_letters, c); }
+bool unicode_is_cased(uint32_t c) { return c < 0x80 ? (c | 0x20) >= 'a' && (c | 0x20) <= 'z' : IS_IN(cased, c); }
+bool unicode_is_case_ignorable(uint32_t c) { return IS_IN(case_ignorable, c); }
+bool unicode_is_currency(uint32_t c) { return IS_IN(currencies, c); }
+bool unicode_is_han(uint32_t c) { return IS_IN(han, c) || (c >= 0x20000 && c <= 0x3134a); }
+bool unicode_is_hangul(uint32_t c) { return IS_IN(hangul, c); }
+bool unicode_is_kana(uint32_t c) { return IS_IN(kana, c); }
 bool unicode_is_unprinted(uint32_t c) {
     if (c < 0x80) return c < ' ' || c == 0x7f;
-    return c < 0x10000 ? is_in(unprinted, COUNT(unprinted), c) : c >= 0x40000 && (c < 0xe0100 || c > 0xe01ef);
+    return c < 0x10000 ? IS_IN(unprinted, c) : c >= 0x40000 && (c < 0xe0100 || c > 0xe01ef);
 }
 
 unicode_class unicode_class_beyond_ascii(uint32_t c) {
     if (unicode_is_space(c)) return UNICODE_WHITE;
-    size_t low = 0, high = COUNT(categories);
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (c > categories[middle].last) low = middle + 1;
-        else high = middle;
-    }
-    return low < COUNT(categories) && c >= categories[low].first ? categories[low].class : UNICODE_OTHER;
+    if (IS_IN(category_letters, c)) return UNICODE_LETTER;
+    return IS_IN(category_numbers, c) ? UNICODE_NUMBER : UNICODE_OTHER;
 }
 
 int unicode_lower(uint32_t c, uint32_t out[2]) {
-    size_t low = 0, high = COUNT(lower_case);
     out[0] = c;
     if (c < 0x80) {
         if (c >= 'A' && c <= 'Z') out[0] = c + 32;
@@ -94,14 +95,7 @@ int unicode_lower(uint32_t c, uint32_t out[2]) {
         out[1] = 0x307;
         return 2;
     }
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (c > lower_case[middle].last) low = middle + 1;
-        else high = middle;
-    }
-    if (low < COUNT(lower_case) && c >= lower_case[low].first &&
-        (c - lower_case[low].first) % (uint32_t)lower_case[low].step == 0) {
-        out[0] = (uint32_t)((int64_t)c + lower_case[low].delta);
-    }
+    const lower_range *r = FIND(lower_case, c);
+    if (r) out[0] = (uint32_t)((int64_t)c + r->delta);
     return 1;
 }
