@@ -2,6 +2,7 @@
 #include "cli/bench_python.h"
 #include "core/error.h"
 #include "cli/bench.h"
+#include "support/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -123,9 +124,7 @@ static bench_python *start_one(const char *python, const command *c) {
     if (!p) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", python), NULL;
     snprintf(p->name, sizeof p->name, "%s", python);
     for (int i = 0; i < BENCH_TRIALS; i++) {
-        const size_t used = strlen(p->settings);
-        if (!c->settings[i]) continue;
-        snprintf(p->settings + used, sizeof p->settings - used, "%s%s", used ? " " : "", c->settings[i]);
+        if (c->settings[i]) text_join(p->settings, sizeof p->settings, " ", c->settings[i]);
     }
     if (spawn(p, c) && read_answer(p)) return p;
     adamod__refuse("%s: %.160s", python, p->error[0] ? p->error : "cannot run");
@@ -174,9 +173,8 @@ bench_python *bench_python_start(const char *python, const char *script, int thr
     char passed_over[512] = "";
     signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report */
     for (int i = python ? 0 : 1; i < 3 && !p; i++) {
-        const size_t used = strlen(passed_over);
-        if (!(p = start_one(names[i], &c)))
-            snprintf(passed_over + used, sizeof passed_over - used, "%s%s", used ? "; " : "", adamod__last_message());
+        p = start_one(names[i], &c);
+        if (!p) text_join(passed_over, sizeof passed_over, "; ", adamod__last_message());
     }
     if (!p) adamod__refuse("%s", passed_over);
     char *first = p ? strdup(p->line) : NULL;

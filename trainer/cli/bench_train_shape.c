@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "core/error.h"
+#include "support/text.h"
 #include "tasks/tasks.h"
 
 #include <dirent.h>
@@ -33,12 +34,9 @@ const task_shape *bench_train_find_shape(const char *name) {
 
 const char *bench_train_shape_names(char *out, size_t size) {
     const task_bench *of;
-    size_t used = 0;
     *out = '\0';
-    for (int i = 0; bench_train_shape_at(i, &of) && used < size; i++) {
-        const char *before = i == 0 ? "" : bench_train_shape_at(i + 1, &of) ? ", " : " or ";
-        used += (size_t)snprintf(out + used, size - used, "%s%s", before, bench_train_shape_at(i, &of)->name);
-    }
+    for (int i = 0; bench_train_shape_at(i, &of); i++)
+        text_join(out, size, bench_train_shape_at(i + 1, &of) ? ", " : " or ", bench_train_shape_at(i, &of)->name);
     return out;
 }
 

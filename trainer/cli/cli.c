@@ -134,11 +134,9 @@ static int read_whole(const char *command, const cli_flag *f, const char *text, 
 
 static int read_choice(const char *command, const cli_flag *f, const char *text, int *out) {
     char known[128] = "";
-    size_t used = 0;
     for (int i = 0; f->words[i]; i++) {
         if (strcmp(text, f->words[i]) == 0) return *out = i, -1;
-        const char *before = i == 0 ? "" : f->words[i + 1] ? ", " : " or ";
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", before, f->words[i]);
+        text_join(known, sizeof known, f->words[i + 1] ? ", " : " or ", f->words[i]);
     }
     return cli_usage(command, "--%s is '%.40s', expected %s", f->name, text, known);
 }

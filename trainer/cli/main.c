@@ -1,5 +1,6 @@
 /* adamod: the table of commands, each of which has a file of its own. */
 #include "cli/cli.h"
+#include "support/text.h"
 #ifdef ADAMOD_TRAINER
 #include "cli/ranks.h"
 #endif
@@ -98,9 +99,7 @@ static int bad_member(const char *family, const char *member) {
     int n = 0;
     for (int i = 0; i < COMMANDS; i++) {
         if (!(words[n] = member_of(&commands[i], family))) continue;
-        n++;
-        const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", n > 1 ? ", " : "", words[n - 1]);
+        text_join(known, sizeof known, ", ", words[n++]);
     }
     words[n] = NULL;
     if (!member) return cli_usage(family, "needs a command: %s", known);

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "support/json.h"
 #include "support/metric.h"
+#include "support/text.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
 
@@ -400,8 +401,7 @@ static int choose_isa(const char *isa) {
     char all[128] = "";
     for (int i = 0; adamod_isa_name(i); i++) {
         if (strcmp(isa, adamod_isa_name(i)) == 0) return setenv("ADAMOD_ISA", isa, 1);
-        const size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", adamod_isa_name(i));
+        text_join(all, sizeof all, ", ", adamod_isa_name(i));
     }
     return cli_usage(COMMAND, "--isa is '%.40s', expected one this processor has: %s", isa, all);
 }

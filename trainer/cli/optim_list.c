@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "optim/optim.h"
 #include "support/json.h"
+#include "support/text.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -38,10 +39,7 @@ static adamod_status find_states(const char *rule, rule_states *out) {
 
 static void join_states(const rule_states *states, char *buffer, size_t size) {
     snprintf(buffer, size, "%s", states->n ? "" : "none");
-    for (int i = 0; i < states->n; i++) {
-        const size_t used = strlen(buffer);
-        snprintf(buffer + used, size - used, "%s%s", i ? ", " : "", states->state[i].name);
-    }
+    for (int i = 0; i < states->n; i++) text_join(buffer, size, ", ", states->state[i].name);
 }
 
 /* ---- options ---- */
@@ -51,10 +49,7 @@ static void describe_bounds(const adamod_option *o, char *buffer, size_t size) {
     char low[32], high[32];
     buffer[0] = '\0';
     if (o->kind == ADAMOD_CHOICE) {
-        for (int i = 0; o->choices[i]; i++) {
-            const size_t used = strlen(buffer);
-            snprintf(buffer + used, size - used, "%s%s", i ? ", " : "", o->choices[i]);
-        }
+        for (int i = 0; o->choices[i]; i++) text_join(buffer, size, ", ", o->choices[i]);
         return;
     }
     if (o->kind == ADAMOD_INTEGER && o->min == 0 && o->max == 1) {

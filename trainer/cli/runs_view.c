@@ -1,5 +1,6 @@
 #include "cli/runs_view.h"
 
+#include "support/text.h"
 #include "train/progress.h"
 
 #include <math.h>
@@ -28,14 +29,14 @@ static void compose(const scoreboard *b, const run_list *p, detail d, char out[W
     int over = 0;
     char duration[32];
     for (int i = 0; i < scoreboard_size(b); i++) over += scoreboard_look(b, i).state == SCOREBOARD_OVER;
-    size_t used = (size_t)snprintf(out, WIDTH, "%d of %d runs over", over, scoreboard_size(b));
-    if (left >= 0) used += (size_t)snprintf(out + used, WIDTH - used, ", %s left", progress_duration(left, duration));
-    for (int i = 0; i < scoreboard_size(b) && used < WIDTH; i++) {
+    snprintf(out, WIDTH, "%d of %d runs over", over, scoreboard_size(b));
+    if (left >= 0) text_add(out, WIDTH, ", %s left", progress_duration(left, duration));
+    for (int i = 0; i < scoreboard_size(b); i++) {
         const scoreboard_run r = scoreboard_look(b, i);
         char text[128];
         if (r.state != SCOREBOARD_RUNS) continue;
-        used += (size_t)snprintf(out + used, WIDTH - used, "  [%d] %.80s%s%s", i + 1, d <= SHORT ? p->at[i].label : "",
-                                 d <= SHORT ? ": " : "", describe_run(&r, d, text));
+        text_add(out, WIDTH, "  [%d] %.80s%s%s", i + 1, d <= SHORT ? p->at[i].label : "", d <= SHORT ? ": " : "",
+                 describe_run(&r, d, text));
     }
 }
 

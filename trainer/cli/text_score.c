@@ -26,8 +26,7 @@ static int choose(const char *flag, const char *value, const char *const *names,
     char known[64] = "";
     for (int i = 0; names[i]; i++) {
         if (strcmp(names[i], value) == 0) return *out = i, 0;
-        const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
+        text_join(known, sizeof known, ", ", names[i]);
     }
     return cli_usage(command, "--%s is '%.40s', expected one of %s", flag, value, known);
 }

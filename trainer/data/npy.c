@@ -304,9 +304,7 @@ struct npy_writer {
 /* As NumPy does, pads the header so that the data is aligned to 64 bytes. */
 static int put_header(npy_writer *w, npy_type type, int ndim, const int64_t *shape) {
     char dict[320], dims[200] = "";
-    size_t used = 0;
-    for (int i = 0; i < ndim; i++)
-        used += (size_t)snprintf(dims + used, sizeof dims - used, i ? ", %" PRId64 : "%" PRId64, shape[i]);
+    for (int i = 0; i < ndim; i++) text_add(dims, sizeof dims, i ? ", %" PRId64 : "%" PRId64, shape[i]);
     int length = snprintf(dict, sizeof dict, "{'descr': '%cf%zu', 'fortran_order': False, 'shape': (%s%s), }",
                           host_order(), npy_type_size(type), dims, ndim == 1 ? "," : "");
     size_t padded = ((size_t)length + 10 + 1 + 63) / 64 * 64 - 10;

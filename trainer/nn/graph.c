@@ -1,5 +1,6 @@
 /* Graphs: the parts of a computation that do not depend on how it is run. */
 #include "core/error.h"
+#include "support/text.h"
 #include "nn/graph.h"
 
 #include <stdarg.h>
@@ -87,16 +88,12 @@ static bool nn_shape_fits(const nn_shape *shape) {
 
 /* "[src, 512]" */
 static void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size) {
-    size_t used = (size_t)snprintf(out, size, "[");
+    snprintf(out, size, "[");
     for (int d = 0; d < shape->ndim; d++) {
-        if (d == 0 && shape->rows) {
-            used += (size_t)snprintf(out + used, size - used, "%s", g->symbols[shape->rows - 1].name);
-        } else {
-            used += (size_t)snprintf(out + used, size - used, "%s%lld", d ? ", " : "", (long long)shape->dim[d]);
-        }
-        if (used >= size) return;
+        if (d == 0 && shape->rows) text_add(out, size, "%s", g->symbols[shape->rows - 1].name);
+        else text_add(out, size, "%s%lld", d ? ", " : "", (long long)shape->dim[d]);
     }
-    snprintf(out + used, size - used, "]");
+    text_add(out, size, "]");
 }
 
 static nn_value nn_add_input(nn_graph *g, const char *name, nn_type type, nn_shape shape) {

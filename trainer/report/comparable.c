@@ -4,6 +4,8 @@
 
 #include "report/variants.h"
 
+#include "support/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +22,8 @@ static bool ends(const char *text, const char *with) {
 
 /* Writes words as a list: "a, b and c". */
 static void list_words(const char *const *word, int n, char *out, size_t size) {
-    size_t used = 0;
     if (out && size) *out = '\0';
-    for (int i = 0; out && i < n && used < size; i++) {
-        const char *before = i == 0 ? "" : i == n - 1 ? " and " : ", ";
-        used += (size_t)snprintf(out + used, size - used, "%s%s", before, word[i]);
-    }
+    for (int i = 0; out && size && i < n; i++) text_join(out, size, i == n - 1 ? " and " : ", ", word[i]);
 }
 
 /* ---- Recipes ----------------------------------------------------------------------------------------------------- */
@@ -180,7 +178,7 @@ static int enough_keys(const report *r, int variant, const report_keys *keys) {
 
 typedef struct words {
     char *out;
-    size_t size, used;
+    size_t size;
     int n;
 } words;
 
@@ -242,16 +240,15 @@ static const char *telling_end(const report *r, const report_run *own, const cha
 static void add_words(words *w, const char *key, const char *value) {
     static const char part[] = "optimizer.";
     const bool from = strcmp(key, from_key) == 0;
-    if (w->n++ > NAMED || w->used >= w->size) return;
+    if (w->n++ > NAMED) return;
     if (w->n > NAMED) {
-        w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, ", …");
+        text_add(w->out, w->size, ", …");
         return;
     }
     if (begins(key, part)) key += strlen(part);
     if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value is clear without the key */
     if (from) key = *value ? "from " : "from scratch";
-    w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%s", w->n > 1 ? ", " : "", key,
-                                *key && !from ? "=" : "", value);
+    text_add(w->out, w->size, "%s%s%s%s", w->n > 1 ? ", " : "", key, *key && !from ? "=" : "", value);
 }
 
 /* Adds the part of a value that differs from others. */

@@ -6,6 +6,7 @@
 #include "report/series.h"
 
 #include "core/error.h"
+#include "support/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -382,9 +383,9 @@ static void name_score(const report *r, report_group group, int which, panel_axi
     const char *name = score_metric(r, which)->name;
     int twins = 1;
     for (int k = 0; k < which; k++) twins += strcmp(score_metric(r, k)->name, name) == 0;
-    size_t used = (size_t)snprintf(out, size, "%s-%s", split_of(group), name);
-    if (twins > 1 && used < size) used += (size_t)snprintf(out + used, size - used, "-%d", twins);
-    if (a != AXIS_UPDATES && used < size) snprintf(out + used, size - used, "-%s", panel_axis_names[a]);
+    snprintf(out, size, "%s-%s", split_of(group), name);
+    if (twins > 1) text_add(out, size, "-%d", twins);
+    if (a != AXIS_UPDATES) text_add(out, size, "-%s", panel_axis_names[a]);
 }
 
 /* The evaluations of a split. */

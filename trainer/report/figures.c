@@ -255,8 +255,7 @@ static int open_directory(report_figures *f, const report *r, const char *page, 
     if (r->of < 2) return 0;
     snprintf(name, sizeof name, "%s", task);
     for (char *c = name; *c; c++) *c = (char)(isalnum((unsigned char)*c) ? *c : '-');
-    const size_t used = strlen(f->directory);
-    snprintf(f->directory + used, sizeof f->directory - used, "/%d%s%s", r->number + 1, *name ? "-" : "", name);
+    text_add(f->directory, sizeof f->directory, "/%d%s%s", r->number + 1, *name ? "-" : "", name);
     return make_directory(f, made);
 }
 

@@ -80,9 +80,7 @@ void ranking_power(const report *r, char *out, size_t size) {
         if (n > 1 && (!least || n < least)) least = n;
     }
     welch_power(least, out, size);
-    const size_t used = strlen(out);
-    if (single && least && used < size)
-        snprintf(out + used, size - used, " One run of a variant tells nothing of chance.");
+    if (single && least) text_add(out, size, " One run of a variant tells nothing of chance.");
 }
 
 enum { EACH = 4 }; /* most rivals with a p each */

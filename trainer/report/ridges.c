@@ -238,12 +238,11 @@ void ridge_write_plot(FILE *out, const ridge_panel *p, const ridge_axes *a) {
 static void describe(const ridge_panel *p, report_drawing *d) {
     const report_histogram *a = &p->run->histogram[0], *b = &p->run->histogram[p->run->n_histograms - 1];
     const double first = p->before ? a->eta_median : a->step_median, last = p->before ? b->eta_median : b->step_median;
-    const size_t used =
-        (size_t)snprintf(d->label, sizeof d->label, "Histograms of the learning rates %s the bound: %.100s.",
-                         p->before ? "before" : "after", p->title);
+    snprintf(d->label, sizeof d->label, "Histograms of the learning rates %s the bound: %.100s.",
+             p->before ? "before" : "after", p->title);
     if (isfinite(first) && isfinite(last))
-        snprintf(d->label + used, sizeof d->label - used, " The median is %.3g at update %lld and %.3g at update %lld.",
-                 first, (long long)a->step, last, (long long)b->step);
+        text_add(d->label, sizeof d->label, " The median is %.3g at update %lld and %.3g at update %lld.", first,
+                 (long long)a->step, last, (long long)b->step);
 }
 
 /* Writes the drawing of one panel for the page, or of several, `across` side by side, for a paper. */

@@ -64,15 +64,15 @@ void report_spread_text(const report_spread *s, int digits, double unit, char *o
 /* Writes the number of runs, with those that did not finish: "3 (1 diverged)". */
 static void print_runs(const report_variant *v, char *out, size_t size) {
     static const char *const words[REPORT_FATES] = {"", "unfinished", "interrupted", "diverged"};
-    size_t used = (size_t)snprintf(out, size, "%d", v->n);
     const char *before = " (";
-    for (int f = REPORT_GOING; f < REPORT_FATES && used < size; f++) {
+    snprintf(out, size, "%d", v->n);
+    for (int f = REPORT_GOING; f < REPORT_FATES; f++) {
         if (!v->fates[f]) continue;
-        if (v->n == 1) used += (size_t)snprintf(out + used, size - used, "%s%s", before, words[f]);
-        else used += (size_t)snprintf(out + used, size - used, "%s%d %s", before, v->fates[f], words[f]);
+        if (v->n == 1) text_add(out, size, "%s%s", before, words[f]);
+        else text_add(out, size, "%s%d %s", before, v->fates[f], words[f]);
         before = ", ";
     }
-    if (before[0] == ',' && used < size) snprintf(out + used, size - used, ")");
+    if (before[0] == ',') text_add(out, size, ")");
 }
 
 static void print_name(const char *name, char *out, size_t size) {

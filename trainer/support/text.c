@@ -119,6 +119,18 @@ int64_t text_count_lines(text_slice text) {
     return count;
 }
 
+void text_add(char *text, size_t size, const char *format, ...) {
+    const size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+void text_join(char *text, size_t size, const char *separator, const char *word) {
+    text_add(text, size, "%s%s", *text ? separator : "", word);
+}
+
 size_t text_replace(char *text, size_t n, const char *from, const char *to) {
     const size_t n_from = strlen(from), n_to = strlen(to);
     size_t out = 0;

@@ -45,6 +45,10 @@ int text_next_line(text_slice *rest, text_slice *line);
 int64_t text_count_tokens(text_unit unit, text_slice text);
 int64_t text_count_lines(text_slice text);
 
+/* Add to the text in a buffer of this size, as much as fits: by a format; a word, after the separator unless it is the first. */
+void text_add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void text_join(char *text, size_t size, const char *separator, const char *word);
+
 /* Replaces every `from` in n bytes by `to`, which is not longer, in place. Returns the new length. */
 size_t text_replace(char *text, size_t n, const char *from, const char *to);
 

@@ -133,7 +133,6 @@ static int end_prompt(const prompting *p) {
 /* Names each word once, while there is room. */
 static void name_unknown(prompting *p, text_slice word) {
     enum { NAMED = 5 };
-    const size_t used = strlen(p->unknown);
     char text[60], quoted[64];
     snprintf(text, sizeof text, "%.*s", word.n < sizeof text ? (int)word.n : (int)sizeof text - 1, word.bytes);
     for (char *c = text; *c; c++) {
@@ -141,8 +140,8 @@ static void name_unknown(prompting *p, text_slice word) {
     }
     snprintf(quoted, sizeof quoted, "'%s'", key_show(text).text);
     if (strstr(p->unknown, quoted)) return;
-    if (p->named < NAMED && used + strlen(quoted) + 40 < p->room) {
-        snprintf(p->unknown + used, p->room - used, "%s%s", p->named ? ", " : "", quoted);
+    if (p->named < NAMED && strlen(p->unknown) + strlen(quoted) + 40 < p->room) {
+        text_join(p->unknown, p->room, ", ", quoted);
         p->named++;
     } else {
         p->more++;
@@ -225,8 +224,7 @@ int language_prompt(const experiment *e, text_slice text, int32_t **tokens, int6
         adamod__buffer_free(&p.tokens);
         return -1;
     }
-    const size_t used = strlen(unknown);
-    if (p.more) snprintf(unknown + used, unknown_size - used, "%s%d more", p.named ? " and " : "", p.more);
+    if (p.more) text_add(unknown, unknown_size, "%s%d more", p.named ? " and " : "", p.more);
     *tokens = (int32_t *)(void *)p.tokens.text;
     *n = (int64_t)(p.tokens.n / sizeof **tokens);
     return 0;

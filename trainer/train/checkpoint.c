@@ -8,6 +8,7 @@
 #include "optim/optim.h"
 #include "core/safetensors.h"
 #include "core/thread.h"
+#include "support/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -390,11 +391,9 @@ int checkpoint_end(checkpoint_writer *w) {
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 static void shape_text(int ndim, const int64_t *shape, char out[128]) {
-    size_t used = (size_t)snprintf(out, 128, "[");
-    for (int d = 0; d < ndim && used < 128; d++) {
-        used += (size_t)snprintf(out + used, 128 - used, "%s%" PRId64, d ? ", " : "", shape[d]);
-    }
-    if (used < 128) snprintf(out + used, 128 - used, "]");
+    snprintf(out, 128, "[");
+    for (int d = 0; d < ndim; d++) text_add(out, 128, "%s%" PRId64, d ? ", " : "", shape[d]);
+    text_add(out, 128, "]");
 }
 
 static bool is_checkpoint(const adamod__st_file *file) {

@@ -188,8 +188,7 @@ static void add_if_whole(offer *o, const char *name) {
     checkpoints_path(o->directory, name, path, sizeof path);
     if (strcmp(path, o->path) == 0 || access(path, R_OK)) return;
     if (checkpoint_verify(path, &resumable, &meta) || (o->resume && !resumable)) return;
-    const size_t used = strlen(o->text);
-    snprintf(o->text + used, sizeof o->text - used, "%s%s (update %" PRId64 ")", o->n++ ? ", " : "", name, meta.step);
+    text_add(o->text, sizeof o->text, "%s%s (update %" PRId64 ")", o->n++ ? ", " : "", name, meta.step);
 }
 
 /* Adds the latest few. */

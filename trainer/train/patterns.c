@@ -3,6 +3,7 @@
 #include "core/edit_distance.h"
 #include "support/keys.h"
 #include "core/error.h"
+#include "support/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,9 +48,8 @@ static void list_parts(const nn_params *params, char *out, size_t size) {
     *out = '\0';
     for (int i = 0; i < params->n; i++) {
         char part[128];
-        const size_t used = strlen(out);
         snprintf(part, sizeof part, "%.*s", (int)strcspn(params->list[i].name, "."), params->list[i].name);
-        if (!key_lists(out, part)) snprintf(out + used, size - used, "%s%s", used ? "," : "", part);
+        if (!key_lists(out, part)) text_join(out, size, ",", part);
     }
 }
 

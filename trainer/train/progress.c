@@ -150,11 +150,9 @@ typedef struct line {
 } line;
 
 static void join(const line *l, char *out, size_t size) {
-    size_t used = 0;
     *out = '\0';
-    for (int i = 0; i < PARTS && used < size; i++) {
-        const char *between = used && *l->part[i] != ',' ? "  " : "";
-        if (*l->part[i]) used += (size_t)snprintf(out + used, size - used, "%s%s", between, l->part[i]);
+    for (int i = 0; i < PARTS; i++) {
+        if (*l->part[i]) text_join(out, size, *l->part[i] == ',' ? "" : "  ", l->part[i]);
     }
 }
 
@@ -245,19 +243,14 @@ static const char *describe_best(const progress *p, int i, bool with_step, char 
 static void describe_valid(const progress *p, line *l, bool with_step) {
     const task *t = p->e->task;
     const int decides = task_metric(t, p->e->recipe.train.best);
-    size_t used = 0;
     for (int i = 0; i < t->n_metrics && p->valid.items > 0; i++) {
         const metric *m = &t->metrics[i];
         char value[48], best[96] = "";
         if ((i > 0 && i != decides && !m->headline) || isnan(p->valid.value[i])) continue;
         if (i == decides) describe_best(p, i, with_step, best);
         value_of(m, i == 0, p->valid.value[i], value);
-        if (i == 0) {
-            snprintf(l->part[VALID], sizeof l->part[VALID], "validation %s %s%s", m->label, value, best);
-        } else if (used < sizeof l->part[METRICS]) {
-            used += (size_t)snprintf(l->part[METRICS] + used, sizeof l->part[METRICS] - used, ", %s %s%s", m->label,
-                                     value, best);
-        }
+        char *to = l->part[i == 0 ? VALID : METRICS];
+        text_add(to, sizeof l->part[0], "%s %s %s%s", i == 0 ? "validation" : ",", m->label, value, best);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/edit_distance.h"
+#include "support/text.h"
 #include "train/task.h"
 
 #include <assert.h>
@@ -197,14 +198,10 @@ static const recipe_given *find_given(const recipe *r, const char *path) {
 static key_spec with_choices(const recipe *r, const key_spec *k, char *names, size_t size) {
     key_spec out = *k;
     *names = '\0';
-    for (int i = 0; strcmp(k->path, "data.task") == 0 && r->tasks[i]; i++) {
-        const size_t used = strlen(names);
-        snprintf(names + used, size - used, "%s%s", i ? " " : "", r->tasks[i]->name);
-    }
-    for (int i = 0; strcmp(k->path, "model.kind") == 0 && recipe_task(r)->models[i]; i++) {
-        const size_t used = strlen(names);
-        snprintf(names + used, size - used, "%s%s", i ? " " : "", recipe_task(r)->models[i]->kind);
-    }
+    for (int i = 0; strcmp(k->path, "data.task") == 0 && r->tasks[i]; i++)
+        text_join(names, size, " ", r->tasks[i]->name);
+    for (int i = 0; strcmp(k->path, "model.kind") == 0 && recipe_task(r)->models[i]; i++)
+        text_join(names, size, " ", recipe_task(r)->models[i]->kind);
     if (*names) out.choices = names;
     return out;
 }
@@ -361,12 +358,10 @@ static bool suggest(const recipe *r, const candidates *c, const char *path, char
 
 /* Lists the names in a section ("": at the top), for a message. */
 static const char *names_in(const candidates *c, const char *section, char *out, size_t size) {
-    size_t used = 0;
     *out = '\0';
-    for (int i = 0; i < c->n_keys + c->n_sections && used < size; i++) {
+    for (int i = 0; i < c->n_keys + c->n_sections; i++) {
         const char *path = i < c->n_keys ? c->key[i].k->path : c->section[i - c->n_keys];
-        if (!in_section(path, section)) continue;
-        used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", recipe_leaf(path));
+        if (in_section(path, section)) text_join(out, size, ", ", recipe_leaf(path));
     }
     return out;
 }
@@ -527,12 +522,11 @@ static void drop_foreign(recipe *r, recipe_pairs *list, const char *section) {
     const char *prefix = section + strlen(recipe_option_section);
     for (int i = 0; i < list->n;) {
         const char *key = list->at[i].key;
-        const size_t used = strlen(dropped);
         if (!recipe_is_foreign(r, recipe_leaf(key))) {
             i++;
             continue;
         }
-        snprintf(dropped + used, sizeof r->optimizer.dropped - used, "%s%s%s", used ? "," : "", prefix, key);
+        text_add(dropped, sizeof r->optimizer.dropped, "%s%s%s", *dropped ? "," : "", prefix, key);
         remove_pair(list, &list->at[i]);
     }
 }
@@ -722,10 +716,7 @@ static int check_choices(const recipe *r) {
     }
     if (task_metric(t, r->train.best) >= 0) return 0;
     *text = '\0';
-    for (int i = 0; i < t->n_metrics; i++) {
-        const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", t->metrics[i].name);
-    }
+    for (int i = 0; i < t->n_metrics; i++) text_join(text, sizeof text, ", ", t->metrics[i].name);
     return recipe_fail(&best, "train.best is '%s', expected a metric of data.task %s: %s", key_show(r->train.best).text,
                        t->name, text);
 }

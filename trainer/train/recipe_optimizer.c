@@ -1,6 +1,7 @@
 #include "train/recipe_parts.h"
 
 #include "core/error.h"
+#include "support/text.h"
 #include "train/epochs.h"
 
 #include <string.h>
@@ -34,9 +35,8 @@ static int foreign_option(const recipe *r, const char *option, const recipe_plac
     int n = 0;
     for (int i = 0; i < r->optimizer.options.n; i++) {
         const char *other = r->optimizer.options.at[i].key;
-        const size_t used = strlen(flags);
         if (!recipe_is_foreign(r, other)) continue;
-        snprintf(flags + used, sizeof flags - used, "%s--set optimizer.%s=", n++ ? " " : "", other);
+        text_add(flags, sizeof flags, "%s--set optimizer.%s=", n++ ? " " : "", other);
     }
     return recipe_fail(at, "optimizer.%s: %s has no such option; %s %s", option, r->optimizer.rule, flags,
                        n > 1 ? "remove them" : "removes it");

@@ -118,14 +118,11 @@ static int read_scalar(reader *in, const char *path, const yaml_event_t *event) 
 /* Reads the rest of a list of words as one text with commas. */
 static int read_list(reader *in, const char *path) {
     char text[RECIPE_PATH] = "";
-    size_t used = 0;
     for (;;) {
         yaml_event_t event;
         if (next_event(in, &event)) return -1;
         const bool end = event.type == YAML_SEQUENCE_END_EVENT, word = event.type == YAML_SCALAR_EVENT;
-        if (word && used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? "," : "",
-                                     (const char *)event.data.scalar.value);
+        if (word) text_join(text, sizeof text, ",", (const char *)event.data.scalar.value);
         yaml_event_delete(&event);
         if (end) break;
         if (!word) return recipe_fail(&in->at, "%s: expected a list of words", path);

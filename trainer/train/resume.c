@@ -1,6 +1,7 @@
 #include "train/resume.h"
 
 #include "core/error.h"
+#include "support/text.h"
 #include "train/checkpoints.h"
 #include "train/patterns.h"
 #include "train/shard.h"
@@ -77,11 +78,10 @@ int resume_init(experiment *e) {
 /* ---- Data -------------------------------------------------------------------------------------------------------- */
 
 static void write_data(resuming *s) {
-    size_t used = 0;
     *s->at->data = '\0';
-    for (int i = 0; i < s->n_parts && used < sizeof s->at->data; i++) {
-        used += (size_t)snprintf(s->at->data + used, sizeof s->at->data - used, "%s%.40s %016" PRIx64, i ? " " : "",
-                                 s->part[i].key, s->part[i].fingerprint);
+    for (int i = 0; i < s->n_parts; i++) {
+        text_add(s->at->data, sizeof s->at->data, "%s%.40s %016" PRIx64, i ? " " : "", s->part[i].key,
+                 s->part[i].fingerprint);
     }
 }
 
@@ -216,8 +216,7 @@ static int describe(resuming *s, const char *which) {
     char step[24], reset[40] = "";
     static const char *const names[] = {"optimizer", "options", "data"};
     for (int i = 0; i < 3; i++) {
-        const size_t used = strlen(reset);
-        if (s->o->reset & 1 << i) snprintf(reset + used, sizeof reset - used, "%s%s", used ? " " : "", names[i]);
+        if (s->o->reset & 1 << i) text_join(reset, sizeof reset, " ", names[i]);
     }
     snprintf(step, sizeof step, "%" PRId64, s->at->step);
     const char *const pairs[][2] = {{"resumed_from", which}, {"resumed_at", step}, {"reset", reset}};
