@@ -7,8 +7,7 @@
 #include <string.h>
 
 static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
-    json_key(j, key);
-    json_open(j, '{');
+    json_pair_open(j, key, '{');
     json_pair_number(j, "median", 1e3 * s->median);
     json_pair_number(j, "low", 1e3 * s->low);
     json_pair_number(j, "high", 1e3 * s->high);
@@ -55,8 +54,7 @@ static void add_setup(json *j, const bench_train_result *r) {
     json_pair_number(j, "steps", r->steps);
     add_counts(j, r);
     json_pair_number(j, "check_loss", r->check);
-    json_key(j, "losses");
-    json_open(j, '[');
+    json_pair_open(j, "losses", '[');
     for (int i = 0; i < r->n_losses; i++) json_number(j, r->losses[i]);
     json_close(j, ']');
 }
@@ -124,8 +122,7 @@ static void add_llmc(json *j, const bench_train_result *r) {
     const bench_train_peer *p = &r->llmc;
     if (*r->no_llmc) json_pair(j, "no_llmc", r->no_llmc);
     if (!p->process) return;
-    json_key(j, "llmc");
-    json_open(j, '{');
+    json_pair_open(j, "llmc", '{');
     json_pair(j, "version", p->version);
     json_pair(j, "how", p->how);
     json_pair_number(j, "check_loss", p->loss);
@@ -140,8 +137,7 @@ static void add_llmc(json *j, const bench_train_result *r) {
 static const char *const directions[2] = {"forward", "backward"};
 
 static void add_kernels(json *j, const bench_train_device *d) {
-    json_key(j, "kernel_ms");
-    json_open(j, '{');
+    json_pair_open(j, "kernel_ms", '{');
     for (int i = 0; i < d->n_classes; i++) {
         for (int k = 0; k < 2; k++) {
             char key[64];
@@ -154,8 +150,7 @@ static void add_kernels(json *j, const bench_train_device *d) {
 }
 
 static void add_shapes(json *j, const bench_train_device *d) {
-    json_key(j, "kernels");
-    json_open(j, '[');
+    json_pair_open(j, "kernels", '[');
     for (int i = 0; i < d->n_kernels; i++) {
         const nn_profile_step *s = &d->kernels[i].step;
         json_open(j, '{');
@@ -195,8 +190,5 @@ int bench_train_print_json(const bench_train_result *r, const char *path) {
     add_llmc(&j, r);
     json_close(&j, '}');
     json_end_line(&j);
-    const int status = j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path)
-                                : text_write(path, (text_slice){j.text, j.n});
-    json_free(&j);
-    return status;
+    return json_save(&j, path);
 }

@@ -157,8 +157,7 @@ static int print_json(const machine *m) {
     json_pair(&j, "version", adamod_version_string());
     json_pair(&j, "compiler", m->compiler);
     json_pair(&j, "processor", m->processor);
-    json_key(&j, "instruction_sets");
-    json_open(&j, '[');
+    json_pair_open(&j, "instruction_sets", '[');
     for (int i = 0; adamod_isa_name(i); i++) json_string(&j, adamod_isa_name(i));
     json_close(&j, ']');
     json_pair(&j, "instruction_set", m->isa);
@@ -183,8 +182,7 @@ static int print_json(const machine *m) {
         snprintf(key, sizeof key, "%s%s", of_ranks[i].key, there ? "" : "_off");
         json_pair(&j, key, there ? found : adamod__last_message());
     }
-    json_key(&j, "cuda");
-    json_open(&j, '[');
+    json_pair_open(&j, "cuda", '[');
     adamod_cuda_device d;
     for (int i = 0; !off && !adamod_cuda_device_at(i, &d); i++) {
         char capability[16];

@@ -211,8 +211,7 @@ static void add_option(json *j, const adamod_option *o) {
     json_pair(j, "kind", kinds[o->kind]);
     if (o->kind == ADAMOD_CHOICE) {
         json_pair(j, "default", o->choices[(int)o->value]);
-        json_key(j, "choices");
-        json_open(j, '[');
+        json_pair_open(j, "choices", '[');
         for (int i = 0; o->choices[i]; i++) json_string(j, o->choices[i]);
         json_close(j, ']');
     } else {
@@ -237,13 +236,11 @@ static int print_rule_json(const char *rule, const char *summary, const char *en
     json_open(&j, '{');
     json_pair(&j, "name", rule);
     json_pair(&j, "summary", summary);
-    json_key(&j, "states");
-    json_open(&j, '[');
+    json_pair_open(&j, "states", '[');
     for (int i = 0; i < states.n; i++) json_string(&j, states.state[i].name);
     json_close(&j, ']');
     cli_json_number(&j, "bytes_per_parameter", states.bytes);
-    json_key(&j, "options");
-    json_open(&j, '[');
+    json_pair_open(&j, "options", '[');
     adamod_option o;
     for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) add_option(&j, &o);
     json_close(&j, ']');

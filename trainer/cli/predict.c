@@ -83,8 +83,7 @@ static int print_json(const arguments *a, const char *path, const class_names *c
     json j = {0};
     json_open(&j, '{');
     json_pair(&j, "image", path);
-    json_key(&j, "classes");
-    json_open(&j, '[');
+    json_pair_open(&j, "classes", '[');
     for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++) {
         json_open(&j, '{');
         json_pair(&j, "label", c->name[k]);

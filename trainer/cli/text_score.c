@@ -165,8 +165,7 @@ static void add_json(json *j, const scoring *s, int system, const char *name, co
 static int print_all(const scoring *s) {
     json j = {.spaced = true};
     json_open(&j, '{');
-    json_key(&j, "scores");
-    json_open(&j, '[');
+    json_pair_open(&j, "scores", '[');
     for (int i = 0; i < systems_of(s) * METRICS; i++) {
         result r;
         score_options o = s->o;

@@ -277,10 +277,9 @@ static int save_vocab(const byte_bpe *b, const char *path) {
         if (!token.failed) json_pair_integer(&j, token.text, id);
     }
     json_close(&j, '}');
-    const int status = j.failed || token.failed ? out_of_memory(path) : text_write(path, (text_slice){j.text, j.n});
+    j.failed |= token.failed;
     adamod__buffer_free(&token);
-    json_free(&j);
-    return status;
+    return json_save(&j, path);
 }
 
 static int save_merges(const byte_bpe *b, const char *path) {

@@ -76,6 +76,11 @@ void json_pair(json *j, const char *key, const char *text) {
     json_string(j, text);
 }
 
+void json_pair_open(json *j, const char *key, char bracket) {
+    json_key(j, key);
+    json_open(j, bracket);
+}
+
 void json_pair_integer(json *j, const char *key, int64_t x) {
     json_key(j, key);
     json_integer(j, x);
@@ -105,5 +110,12 @@ void json_number(json *j, double x) {
 }
 
 void json_end_line(json *j) { add(j, "\n", 1); }
+
+int json_save(json *j, const char *path) {
+    const int status = j->failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path)
+                                 : text_write(path, (text_slice){j->text, j->n});
+    json_free(j);
+    return status;
+}
 
 const char *json_shortest(double x, char out[32]) { return adamod__shortest(x, 1, 1e15, out); }

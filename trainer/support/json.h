@@ -31,6 +31,8 @@ void json_key(json *j, const char *key);
 void json_string(json *j, const char *text);
 /* A key and its value. */
 void json_pair(json *j, const char *key, const char *text);
+/* A key, and the bracket that its value begins with. */
+void json_pair_open(json *j, const char *key, char bracket);
 void json_pair_integer(json *j, const char *key, int64_t x);
 void json_pair_boolean(json *j, const char *key, bool x);
 void json_pair_number(json *j, const char *key, double x);
@@ -40,6 +42,8 @@ void json_number(json *j, double x);      /* NaN and infinities, which JSON lack
 void json_raw(json *j, const char *text); /* a value that is JSON already */
 /* Ends a line after the outermost value, for files with one value per line. */
 void json_end_line(json *j);
+/* Writes the text to a file, which it replaces (text_write), and frees it. */
+int json_save(json *j, const char *path);
 
 /* Writes a number in the fewest digits that read back as exactly x: "0.1", "1e-08". Returns out. */
 const char *json_shortest(double x, char out[32]);

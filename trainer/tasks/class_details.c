@@ -34,14 +34,8 @@ void class_details_add(class_details *c, int label, int prediction, double proba
     c->mistake[at] = (class_mistake){place, prediction, probability};
 }
 
-static void integer_pair(json *j, const char *key, int64_t x) {
-    json_key(j, key);
-    json_integer(j, x);
-}
-
 static void write_confusion(json *j, const class_details *c) {
-    json_key(j, "confusion");
-    json_open(j, '[');
+    json_pair_open(j, "confusion", '[');
     for (int i = 0; i < c->classes; i++) {
         json_open(j, '[');
         for (int k = 0; k < c->classes; k++) json_integer(j, c->confusion[(int64_t)i * c->classes + k]);
@@ -69,21 +63,19 @@ static int little_encode(little *l, const pictures *p, int64_t place) {
 }
 
 static void write_picture(json *j, const little *l) {
-    json_key(j, "picture");
-    json_open(j, '{');
-    integer_pair(j, "height", l->side);
-    integer_pair(j, "width", l->side);
-    integer_pair(j, "channels", 3);
+    json_pair_open(j, "picture", '{');
+    json_pair_integer(j, "height", l->side);
+    json_pair_integer(j, "width", l->side);
+    json_pair_integer(j, "channels", 3);
     json_close(j, '}');
 }
 
 static int write_mistake(json *j, const class_mistake *m, const pictures *p, little *l) {
     if (little_encode(l, p, m->place)) return -1;
     json_open(j, '{');
-    integer_pair(j, "label", p->labels[m->place]);
-    integer_pair(j, "prediction", m->prediction);
-    json_key(j, "probability");
-    json_number(j, m->probability);
+    json_pair_integer(j, "label", p->labels[m->place]);
+    json_pair_integer(j, "prediction", m->prediction);
+    json_pair_number(j, "probability", m->probability);
     json_pair(j, "pixels", l->text);
     json_close(j, '}');
     return 0;
@@ -97,22 +89,19 @@ int class_details_write(const class_details *c, const pictures *p, int64_t step,
     int status = 0;
     json j = {0};
     json_open(&j, '{');
-    integer_pair(&j, "step", step);
+    json_pair_integer(&j, "step", step);
     json_pair(&j, "split", split);
-    json_key(&j, "classes");
-    json_open(&j, '[');
+    json_pair_open(&j, "classes", '[');
     for (int i = 0; i < c->classes; i++) json_string(&j, p->classes.name[i]);
     json_close(&j, ']');
     write_confusion(&j, c);
     write_picture(&j, shown);
-    json_key(&j, "mistakes");
-    json_open(&j, '[');
+    json_pair_open(&j, "mistakes", '[');
     for (int i = 0; !status && i < c->mistakes; i++) status = write_mistake(&j, &c->mistake[i], p, shown);
     json_close(&j, ']');
     json_close(&j, '}');
     json_end_line(&j);
-    if (!status && j.failed) status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
-    if (!status) status = text_write(path, (text_slice){j.text, j.n});
+    if (!status) status = json_save(&j, path);
     json_free(&j);
     free(shown);
     return status;

@@ -308,16 +308,11 @@ static int save_config(const experiment *e, const gpt_config *c, const char *pat
     json_pair_number(&j, "attn_pdrop", c->dropout);
     json_pair_number(&j, "resid_pdrop", c->dropout);
     json_pair_boolean(&j, "tie_word_embeddings", true);
-    json_key(&j, "bos_token_id");
-    json_number(&j, end < 0 ? (double)NAN : end);
-    json_key(&j, "eos_token_id");
-    json_number(&j, end < 0 ? (double)NAN : end);
+    json_pair_number(&j, "bos_token_id", end < 0 ? (double)NAN : end);
+    json_pair_number(&j, "eos_token_id", end < 0 ? (double)NAN : end);
     json_close(&j, '}');
     json_end_line(&j);
-    const int failed = j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path)
-                                : text_write(path, (text_slice){j.text, j.n});
-    json_free(&j);
-    return failed;
+    return json_save(&j, path);
 }
 
 /* The parameter as the file has it; to is as large. */

@@ -326,8 +326,7 @@ static int find_training_loss(const run *r, int64_t step, double *out) {
 
 static void add_metrics_object(json *j, const run_metrics *m) {
     if (!m) return;
-    json_key(j, m->kind);
-    json_open(j, '{');
+    json_pair_open(j, m->kind, '{');
     run_put_metrics(m, j, NULL);
     json_close(j, '}');
 }
@@ -339,17 +338,13 @@ int run_finish(run *r, const run_result *result, double *loss) {
     if (find_training_loss(r, result->step, loss)) return -1;
     json_open(&j, '{');
     json_pair(&j, "status", result->status);
-    json_key(&j, "step");
-    json_integer(&j, result->step);
-    json_key(&j, "seconds");
-    json_number(&j, result->seconds);
+    json_pair_integer(&j, "step", result->step);
+    json_pair_number(&j, "seconds", result->seconds);
     if (!isnan(*loss)) {
-        json_key(&j, "training_loss");
-        json_number(&j, *loss);
+        json_pair_number(&j, "training_loss", *loss);
     }
     if (result->early) {
-        json_key(&j, "early");
-        json_boolean(&j, true);
+        json_pair_boolean(&j, "early", true);
     }
     add_metrics_object(&j, result->valid);
     add_metrics_object(&j, result->final);

@@ -73,8 +73,7 @@ static void add_machine(const run *r, json *j) {
     json_pair(j, "started", began);
     json_pair(j, "host", host);
     json_pair(j, "processor", processor);
-    json_key(j, "cores");
-    json_integer(j, sysconf(_SC_NPROCESSORS_ONLN));
+    json_pair_integer(j, "cores", sysconf(_SC_NPROCESSORS_ONLN));
     if (adamod_create(&opt, "adamod") == ADAMOD_OK) json_pair(j, "instruction_set", adamod_isa(opt));
     adamod_free(opt);
     for (int i = 0; i < r->n_descriptions; i++) json_pair(j, r->description[i][0], r->description[i][1]);
@@ -103,13 +102,10 @@ static void add_metric(json *j, const metric *m) {
     json_pair(j, "label", m->label);
     json_pair(j, "about", m->about);
     json_pair(j, "unit", m->unit);
-    json_key(j, "scale");
-    json_number(j, m->scale);
-    json_key(j, "decimals");
-    json_integer(j, m->decimals);
+    json_pair_number(j, "scale", m->scale);
+    json_pair_integer(j, "decimals", m->decimals);
     json_pair(j, "better", better[m->better - METRIC_LOWER]);
-    json_key(j, "headline");
-    json_boolean(j, m->headline);
+    json_pair_boolean(j, "headline", m->headline);
     if (m->signature) json_pair(j, "signature", m->signature);
     json_close(j, '}');
 }
@@ -118,20 +114,17 @@ int run_write_task(const run *r) {
     const task *t = recipe_task(&r->recipe);
     json j = {0};
     json_open(&j, '{');
-    json_key(&j, "format");
-    json_integer(&j, RUN_FORMAT);
+    json_pair_integer(&j, "format", RUN_FORMAT);
     json_pair(&j, "task", t->name);
     json_pair(&j, "about", t->about);
     json_pair(&j, "items", t->items);
     json_pair(&j, "samples", t->samples);
     if (t->answers) json_pair(&j, "answers", t->answers);
     if (t->limit) json_pair(&j, "limit", t->limit);
-    json_key(&j, "subtitle");
-    json_open(&j, '[');
+    json_pair_open(&j, "subtitle", '[');
     for (const char *const *key = t->subtitle; key && *key; key++) json_string(&j, *key);
     json_close(&j, ']');
-    json_key(&j, "metrics");
-    json_open(&j, '[');
+    json_pair_open(&j, "metrics", '[');
     for (int i = 0; i < t->n_metrics; i++) {
         if (!t->measures || t->measures(&r->recipe, i)) add_metric(&j, &t->metrics[i]);
     }
@@ -144,8 +137,7 @@ int run_add_data(run *r, int64_t train_samples, int n, const task_part *parts) {
     json j = {0};
     json_open(&j, '{');
     json_pair_number(&j, "train_samples", (double)train_samples);
-    json_key(&j, "parts");
-    json_open(&j, '[');
+    json_pair_open(&j, "parts", '[');
     for (int i = 0; i < n; i++) {
         char fingerprint[24], text[24];
         snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, parts[i].fingerprint);

@@ -19,16 +19,13 @@ void run_counted(run_metrics *m, const char *name, double value) { put(m, name, 
 void run_put_metrics(const run_metrics *m, json *j, tfevents *e) {
     char tag[64];
     json_pair(j, "kind", m->kind);
-    json_key(j, "step");
-    json_integer(j, m->step);
+    json_pair_integer(j, "step", m->step);
     if (m->model) {
         json_pair(j, "model", m->model);
-        json_key(j, "model_step");
-        json_integer(j, m->model_step);
+        json_pair_integer(j, "model_step", m->model_step);
     }
     for (int i = 0; i < m->n; i++) {
-        json_key(j, m->at[i].name);
-        json_number(j, m->at[i].value);
+        json_pair_number(j, m->at[i].name, m->at[i].value);
         if (!e || !m->at[i].scalar || !isfinite(m->at[i].value)) continue;
         snprintf(tag, sizeof tag, "%s/%s", m->kind, m->at[i].name);
         tfevents_scalar(e, tag, m->at[i].value);
@@ -52,10 +49,8 @@ static void add_counts(json *j, const char *name, const int64_t *counts) {
     while (first < end && !counts[first]) first++;
     while (first < end && !counts[end - 1]) end--;
     snprintf(first_name, sizeof first_name, "%s_first", name);
-    json_key(j, first_name);
-    json_integer(j, first == end ? 0 : first);
-    json_key(j, name);
-    json_open(j, '[');
+    json_pair_integer(j, first_name, first == end ? 0 : first);
+    json_pair_open(j, name, '[');
     for (int i = first; i < end; i++) json_integer(j, counts[i]);
     json_close(j, ']');
 }
@@ -85,11 +80,9 @@ int run_add_histogram(run *r, int64_t step, const adamod_statistics *s) {
     json j = {0};
     tfevents e = {0};
     json_open(&j, '{');
-    json_key(&j, "step");
-    json_integer(&j, step);
+    json_pair_integer(&j, "step", step);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        json_key(&j, numbers[i].name);
-        json_number(&j, numbers[i].value);
+        json_pair_number(&j, numbers[i].name, numbers[i].value);
     }
     add_counts(&j, "eta", s->eta);
     add_counts(&j, "effective", s->step);
@@ -109,8 +102,7 @@ int run_add_sample(run *r, int64_t step, int n, const task_text *texts) {
     json j = {0};
     tfevents none = {0};
     json_open(&j, '{');
-    json_key(&j, "step");
-    json_integer(&j, step);
+    json_pair_integer(&j, "step", step);
     for (int i = 0; i < n; i++) json_pair(&j, texts[i].name, texts[i].text);
     json_close(&j, '}');
     return run_append(r, RUN_SAMPLES, &j, &none);
