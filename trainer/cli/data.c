@@ -17,10 +17,8 @@ enum { MOST_SETS = 64 };
 /* ---- list ---- */
 
 static bool there(const data_set *s, const char *what, const char *file) {
-    char folder[DATA_SET_PATH], path[DATA_SET_PATH + 128];
-    if (data_set_folder(s, what, folder, sizeof folder)) return false;
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    return access(path, F_OK) == 0;
+    char folder[DATA_SET_PATH];
+    return !data_set_folder(s, what, folder, sizeof folder) && access(path_join(folder, file).text, F_OK) == 0;
 }
 
 static const char *state_of(const data_set *s) {

@@ -25,7 +25,7 @@ static const cli_syntax syntax = {
 static int check_out(const char *directory) {
     static const char *const files[] = {"recipe.yaml", "config.json", "model.safetensors", "vocab.json", "merges.txt"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (access(task_file(directory, files[i]).text, F_OK) == 0)
+        if (access(path_join(directory, files[i]).text, F_OK) == 0)
             return cli_fail("export", "%s/%s exists: choose another --out", directory, files[i]);
     }
     return 0;

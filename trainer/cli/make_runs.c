@@ -127,14 +127,13 @@ static int make_run(void *context, int job) {
 }
 
 static void drop_checkpoints(const char *directory) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/checkpoints", directory);
-    DIR *d = opendir(path);
+    const path_text path = path_join(directory, "checkpoints");
+    DIR *d = opendir(path.text);
     for (struct dirent *e; d && (e = readdir(d));) {
         if (e->d_name[0] != '.') (void)unlinkat(dirfd(d), e->d_name, 0);
     }
     if (d) closedir(d);
-    (void)rmdir(path);
+    (void)rmdir(path.text);
 }
 
 /* A run that was killed has not said that it is over. */

@@ -87,15 +87,14 @@ static int read_file(pictures *out, const char *path, const cifar_options *o) {
 }
 
 static int name_classes(class_names *out, const char *directory, const cifar_format *f) {
-    char path[1200];
+    const path_text path = path_join(directory, f->names);
     struct stat info;
-    snprintf(path, sizeof path, "%s/%s", directory, f->names);
-    if (stat(path, &info) == 0) {
-        if (class_names_load(out, path)) return -1;
+    if (stat(path.text, &info) == 0) {
+        if (class_names_load(out, path.text)) return -1;
         const int n = out->n;
         if (n == f->classes) return 0;
         class_names_free(out);
-        return adamod__refuse("%s: names of %d classes, expected %d", path, n, f->classes);
+        return adamod__refuse("%s: names of %d classes, expected %d", path.text, n, f->classes);
     }
     for (int i = 0; i < f->classes; i++) {
         char number[16];
@@ -109,16 +108,14 @@ int cifar_read(pictures *out, const char *directory, const cifar_options *o) {
     const cifar_format *f = &formats[o->kind];
     const char *const *files = o->test ? f->test : f->train;
     const int64_t before = out->n;
-    char folder[1100], path[1200];
+    const path_text below = path_join(directory, f->folder);
     struct stat info;
-    snprintf(folder, sizeof folder, "%s/%s", directory, f->folder);
-    if (stat(folder, &info)) snprintf(folder, sizeof folder, "%s", directory);
+    const char *folder = stat(below.text, &info) ? directory : below.text;
     if (out->classes.n && out->classes.n != f->classes)
         return adamod__refuse("%s: %d classes, expected %d, as the model has", folder, f->classes, out->classes.n);
     int failed = out->classes.n ? 0 : name_classes(&out->classes, folder, f);
     for (int i = 0; !failed && files[i]; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        failed = read_file(out, path, o);
+        failed = read_file(out, path_join(folder, files[i]).text, o);
     }
     if (failed) out->n = before;
     return failed ? -1 : 0;

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "data/image_file.h"
 #include "support/array.h"
+#include "support/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -141,16 +142,14 @@ static void free_work(work *w) {
 
 static int list_class(work *w, const char *directory, const char *class, int32_t label) {
     image_names files;
-    char path[4800];
     if (list(&files, directory, class, w->report)) return -1;
     int failed = 0;
     int32_t *grown = realloc(w->labels, (size_t)(w->paths.n + files.n + 1) * sizeof *grown);
     if (grown) w->labels = grown;
     else failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of files");
     for (int64_t i = 0; !failed && i < files.n; i++) {
-        snprintf(path, sizeof path, "%s/%s", directory, files.name[i]);
         w->labels[w->paths.n] = label;
-        failed = image_names_add(&w->paths, path);
+        failed = image_names_add(&w->paths, path_join(directory, files.name[i]).text);
     }
     image_names_free(&files);
     return failed;
@@ -165,17 +164,15 @@ static int name_classes(class_names *c, const image_names *found, const char *di
 
 static int list_classes(work *w, class_names *classes, const char *directory) {
     image_names found;
-    char path[2400];
     if (list(&found, directory, NULL, w->report)) return -1;
     int failed = 0;
     if (!found.n) failed = adamod__refuse("%s: no subdirectory in it, expected one for each class", directory);
     if (!failed && !classes->n) failed = name_classes(classes, &found, directory);
     for (int64_t i = 0; !failed && i < found.n; i++) {
         const int label = class_names_find(classes, found.name[i]);
-        snprintf(path, sizeof path, "%s/%s", directory, found.name[i]);
         if (label < 0)
             failed = adamod__refuse("%s: class '%.60s' is not in the training set", directory, found.name[i]);
-        else failed = list_class(w, path, found.name[i], label);
+        else failed = list_class(w, path_join(directory, found.name[i]).text, found.name[i], label);
     }
     image_names_free(&found);
     if (!failed && !w->paths.n)

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "support/json_input.h"
+#include "support/text.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,10 +13,9 @@
 #include <unistd.h>
 
 int run_format_check(const char *directory) {
-    char path[4096], text[64], key[16] = "";
+    char text[64], key[16] = "";
     uint64_t n = 0;
-    snprintf(path, sizeof path, "%s/task.json", directory); /* longer than PATH_MAX cannot be opened */
-    const int fd = adamod__file_open(path, O_RDONLY | O_NONBLOCK);
+    const int fd = adamod__file_open(path_join(directory, "task.json").text, O_RDONLY | O_NONBLOCK);
     if (fd < 0) return 0;
     const int error = adamod__file_read(fd, 0, text, sizeof text, &n);
     close(fd);

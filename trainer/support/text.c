@@ -148,6 +148,12 @@ size_t text_replace(char *text, size_t n, const char *from, const char *to) {
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
+path_text path_join(const char *directory, const char *name) {
+    path_text path;
+    snprintf(path.text, sizeof path.text, "%s/%s", directory, name);
+    return path;
+}
+
 /* Reads to the end of fd, about `expected` bytes. Returns 0 or an errno. */
 static int read_all(int fd, size_t expected, char **bytes, size_t *n) {
     size_t room = expected + 1; /* one more, to see the end without growing */

@@ -2,6 +2,7 @@
 #ifndef TEXT_H
 #define TEXT_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,6 +52,12 @@ void text_join(char *text, size_t size, const char *separator, const char *word)
 
 /* Replaces every `from` in n bytes by `to`, which is not longer, in place. Returns the new length. */
 size_t text_replace(char *text, size_t n, const char *from, const char *to);
+
+/* DIRECTORY/NAME. What is longer than PATH_MAX is cut, but stays too long to be opened. */
+typedef struct path_text {
+    char text[PATH_MAX + 64];
+} path_text;
+path_text path_join(const char *directory, const char *name);
 
 /* Reads a whole file, or a pipe to its end. The caller frees *bytes. */
 int text_read(const char *path, char **bytes, size_t *n);

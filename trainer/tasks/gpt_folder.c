@@ -15,8 +15,8 @@
 static const char weights_file[] = "model.safetensors", config_file[] = "config.json";
 
 bool gpt_folder_is(const char *directory) {
-    return access(task_file(directory, "recipe.yaml").text, F_OK) != 0 &&
-           access(task_file(directory, config_file).text, F_OK) == 0;
+    return access(path_join(directory, "recipe.yaml").text, F_OK) != 0 &&
+           access(path_join(directory, config_file).text, F_OK) == 0;
 }
 
 /* ---- config.json ---- */
@@ -126,7 +126,7 @@ int gpt_folder_parse(const char *text, size_t n, const char *path, recipe *r) {
 }
 
 int gpt_folder_recipe(const char *directory, recipe *r) {
-    const task_path path = task_file(directory, config_file);
+    const path_text path = path_join(directory, config_file);
     char *text = NULL;
     size_t n = 0;
     if (text_read(path.text, &text, &n)) return -1;
@@ -252,7 +252,7 @@ static int check_beside(const experiment *e, const char *path) {
     const char *slash = strrchr(path, '/');
     hub_config c;
     snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    const task_path config = task_file(directory, config_file);
+    const path_text config = path_join(directory, config_file);
     if (access(config.text, F_OK) != 0) return 0;
     if (read_config(config.text, &c)) return -1;
     const int heads = language_gpt(e).heads;
@@ -349,6 +349,6 @@ int gpt_folder_save(const experiment *e, const char *directory) {
     if (check_form(directory, &c) || nn_params_fetch(e->params)) return -1;
     const int error = directory_make(directory, NULL);
     if (error) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", directory, strerror(error));
-    if (save_weights(e->params, task_file(directory, weights_file).text)) return -1;
-    return save_config(e, &c, task_file(directory, config_file).text);
+    if (save_weights(e->params, path_join(directory, weights_file).text)) return -1;
+    return save_config(e, &c, path_join(directory, config_file).text);
 }

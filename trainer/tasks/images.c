@@ -3,6 +3,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "support/clock.h"
+#include "support/text.h"
 #include "data/cifar.h"
 #include "data/shapes.h"
 #include "data/shuffle.h"
@@ -265,7 +266,7 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
 }
 
 static int save(const experiment *e, const char *directory) {
-    return class_names_save(&images_of(e)->all.classes, task_file(directory, "classes.txt").text);
+    return class_names_save(&images_of(e)->all.classes, path_join(directory, "classes.txt").text);
 }
 
 static uint64_t fingerprint(const experiment *e) {
@@ -485,7 +486,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
 static int write_details(experiment *e, task_split split, int64_t step, const char *directory) {
     const images *s = images_of(e);
     return class_details_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid",
-                               task_file(directory, "classes.json").text);
+                               path_join(directory, "classes.json").text);
 }
 
 /* ---- answers ---- */

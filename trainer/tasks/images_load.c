@@ -257,7 +257,7 @@ int images_load(experiment *e, const char *directory, int uses) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     s->all.size = r->data.size;
-    if (directory && class_names_load(&s->all.classes, task_file(directory, "classes.txt").text)) return -1;
+    if (directory && class_names_load(&s->all.classes, path_join(directory, "classes.txt").text)) return -1;
     if (directory && !(uses & TASK_SCORE)) return 0;
     if (find_files(e)) return -1;
     for (int split = SPLIT_TRAIN; split < SPLITS; split++) {

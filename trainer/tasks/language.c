@@ -235,8 +235,8 @@ static int open_language(experiment *e, const char *directory, int uses) {
 static int save(const experiment *e, const char *directory) {
     const language *s = language_of(e);
     if (s->bytes && byte_bpe_save(s->bytes, directory)) return -1;
-    if (s->vocab && vocab_save(s->vocab, task_file(directory, "words.vocab").text)) return -1;
-    return s->codes.text ? subword_codes_save(&s->codes, task_file(directory, "bpe.codes").text) : 0;
+    if (s->vocab && vocab_save(s->vocab, path_join(directory, "words.vocab").text)) return -1;
+    return s->codes.text ? subword_codes_save(&s->codes, path_join(directory, "bpe.codes").text) : 0;
 }
 
 static int kept(const recipe *r, task_kept out[TASK_MOST_KEPT]) {

@@ -24,7 +24,7 @@ static int learn(experiment *e, const char *path) {
 static bool has_vocabulary(const experiment *e, const char *run) {
     const language_settings *r = language_settings_of(&e->recipe);
     if (!language_is_packed(&e->recipe)) return true;
-    return run ? access(task_file(run, "vocab.json").text, F_OK) == 0 : *r->data.bpe != '\0';
+    return run ? access(path_join(run, "vocab.json").text, F_OK) == 0 : *r->data.bpe != '\0';
 }
 
 int language_bytes_open(experiment *e, const char *run, const char *train_file) {

@@ -193,7 +193,7 @@ static int open_vocabulary(experiment *e, const char *run) {
         else if (*r->data.bpe) snprintf(path, sizeof path, "%s", r->data.bpe);
         if (run || *r->data.bpe ? subword_codes_read(&s->codes, path) : learn_codes(e, path)) return -1;
     }
-    if (run ? vocab_load(&s->vocab, task_file(run, "words.vocab").text) : make_vocabulary(e)) return -1;
+    if (run ? vocab_load(&s->vocab, path_join(run, "words.vocab").text) : make_vocabulary(e)) return -1;
     s->words = vocab_size(s->vocab) - VOCAB_END;
     return 0;
 }

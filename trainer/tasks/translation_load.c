@@ -103,12 +103,12 @@ static int make_vocabularies(experiment *e) {
 
 static int load_vocabularies(experiment *e, const char *directory) {
     translation *s = translation_of(e);
-    if (vocab_load(&s->src_vocab, task_file(directory, "source.vocab").text)) return -1;
+    if (vocab_load(&s->src_vocab, path_join(directory, "source.vocab").text)) return -1;
     if (translation_settings_of(&e->recipe)->data.joint) {
         s->tgt_vocab = s->src_vocab;
         return 0;
     }
-    return vocab_load(&s->tgt_vocab, task_file(directory, "target.vocab").text);
+    return vocab_load(&s->tgt_vocab, path_join(directory, "target.vocab").text);
 }
 
 static int encode_text(translation *s) {
@@ -132,8 +132,8 @@ static int open_raw(experiment *e, const char *directory) {
     if (raw_text_open(raw, set ? set->pairs->sides : sides)) return -1;
     if (!directory && !set && !*r->data.bpe) return 0;
     if (!directory && set && data_set_path(set, folder, sizeof folder)) return -1;
-    if (directory) return subword_codes_read(&raw->codes, task_file(directory, "bpe.codes").text);
-    return subword_codes_read(&raw->codes, set ? task_file(folder, "codes").text : r->data.bpe);
+    if (directory) return subword_codes_read(&raw->codes, path_join(directory, "bpe.codes").text);
+    return subword_codes_read(&raw->codes, set ? path_join(folder, "codes").text : r->data.bpe);
 }
 
 int translation_load(experiment *e, const char *directory, int uses) {
@@ -153,9 +153,9 @@ int translation_load(experiment *e, const char *directory, int uses) {
 
 int translation_save(const experiment *e, const char *directory) {
     const translation *s = translation_of(e);
-    if (vocab_save(s->src_vocab, task_file(directory, "source.vocab").text)) return -1;
-    if (vocab_save(s->tgt_vocab, task_file(directory, "target.vocab").text)) return -1;
-    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, task_file(directory, "bpe.codes").text) : 0;
+    if (vocab_save(s->src_vocab, path_join(directory, "source.vocab").text)) return -1;
+    if (vocab_save(s->tgt_vocab, path_join(directory, "target.vocab").text)) return -1;
+    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, path_join(directory, "bpe.codes").text) : 0;
 }
 
 uint64_t translation_fingerprint(const experiment *e) {

@@ -63,8 +63,7 @@ int checkpoint_list(const char *directory, int64_t **steps, size_t *n) {
 }
 
 static int remove_file(const char *directory, const char *name) {
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) < sizeof path && unlink(path) == 0) return 0;
+    if (unlink(path_join(directory, name).text) == 0) return 0;
     return adamod__fail(ADAMOD_ERROR_IO, "%s/%s: cannot remove: %s", directory, name, strerror(errno));
 }
 
@@ -124,8 +123,10 @@ static bool ends_with(const char *text, const char *end) {
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-bool checkpoints_path(const char *directory, const char *name, char *out, size_t size) {
-    return (size_t)snprintf(out, size, "%s/checkpoints/%s.safetensors", directory, name) < size;
+path_text checkpoints_path(const char *directory, const char *name) {
+    path_text path;
+    snprintf(path.text, sizeof path.text, "%s/checkpoints/%s.safetensors", directory, name);
+    return path;
 }
 
 bool checkpoints_is_name(const char *which) {
@@ -137,13 +138,12 @@ static bool is_there(const char *path) { return access(path, R_OK) == 0 || errno
 
 int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size) {
     for (int i = 0; !*which && i < NAMES; i++) {
-        if (!checkpoints_path(directory, names[i], path, path_size)) break;
-        if (is_there(path)) *which = names[i];
+        if (is_there(checkpoints_path(directory, names[i]).text)) *which = names[i];
     }
     if (!*which) return adamod__refuse("%s: the run has no checkpoint yet", directory);
-    const bool fits = is_own(*which) ? checkpoints_path(directory, *which, path, path_size)
-                                     : (size_t)snprintf(path, path_size, "%s", *which) < path_size;
-    if (!fits) return adamod__refuse("%s: the path of the checkpoint is too long", directory);
+    const path_text own = checkpoints_path(directory, *which);
+    if ((size_t)snprintf(path, path_size, "%s", is_own(*which) ? own.text : *which) >= path_size)
+        return adamod__refuse("%s: the path of the checkpoint is too long", directory);
     if (access(path, R_OK) == 0) return 0;
     if (errno == ENOENT && strcmp(*which, "averaged") == 0)
         return adamod__refuse("%s: no averaged checkpoint: one is made at the end of a run with train.average",
@@ -152,25 +152,22 @@ int checkpoints_find(const char *directory, const char **which, char *path, size
 }
 
 uint64_t checkpoints_recipe_now(const char *directory) {
-    char path[4096], *text = NULL;
+    char *text = NULL;
     size_t n = 0;
-    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
-    if (text_read(path, &text, &n)) return 0;
+    if (text_read(path_join(directory, "recipe.yaml").text, &text, &n)) return 0;
     const uint64_t hash = fingerprint_names(FINGERPRINT_NAMES, text, n);
     free(text);
     return hash;
 }
 
 int checkpoints_recipe(const char *directory, recipe *r) {
-    char path[4096];
+    const path_text path = checkpoints_path(directory, "last");
     checkpoint_meta last = {0};
-    checkpoints_path(directory, "last", path, sizeof path);
-    if (checkpoint_info(path, &last, NULL) == 0 && last.replaces &&
+    if (checkpoint_info(path.text, &last, NULL) == 0 && last.replaces &&
         last.replaces == checkpoints_recipe_now(directory)) {
-        return checkpoint_info(path, &last, r);
+        return checkpoint_info(path.text, &last, r);
     }
-    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
-    return recipe_load(r, path);
+    return recipe_load(r, path_join(directory, "recipe.yaml").text);
 }
 
 /* A list of checkpoints: "best (update 10), step-20 (update 20)". */
@@ -182,23 +179,21 @@ typedef struct offer {
 } offer;
 
 static void add_if_whole(offer *o, const char *name) {
-    char path[4096];
+    const path_text path = checkpoints_path(o->directory, name);
     checkpoint_meta meta = {0};
     bool resumable;
-    checkpoints_path(o->directory, name, path, sizeof path);
-    if (strcmp(path, o->path) == 0 || access(path, R_OK)) return;
-    if (checkpoint_verify(path, &resumable, &meta) || (o->resume && !resumable)) return;
+    if (strcmp(path.text, o->path) == 0 || access(path.text, R_OK)) return;
+    if (checkpoint_verify(path.text, &resumable, &meta) || (o->resume && !resumable)) return;
     text_add(o->text, sizeof o->text, "%s%s (update %" PRId64 ")", o->n++ ? ", " : "", name, meta.step);
 }
 
 /* Adds the latest few. */
 static void add_steps(offer *o) {
     enum { ENOUGH = 3 };
-    char checkpoints[4096], name[64];
+    char name[64];
     int64_t *steps = NULL;
     size_t n = 0;
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", o->directory);
-    if (checkpoint_list(checkpoints, &steps, &n)) return;
+    if (checkpoint_list(path_join(o->directory, "checkpoints").text, &steps, &n)) return;
     const int before = o->n;
     for (size_t i = 0; i < n && o->n < before + ENOUGH; i++) {
         snprintf(name, sizeof name, "step-%" PRId64, steps[i]);

@@ -9,6 +9,7 @@
 #ifndef ADAMOD_CHECKPOINTS_H
 #define ADAMOD_CHECKPOINTS_H
 
+#include "support/text.h"
 #include "train/recipe.h"
 
 #include <stdbool.h>
@@ -17,8 +18,8 @@
 
 /* ---- by name; directory is the run's ---- */
 
-/* DIRECTORY/checkpoints/NAME.safetensors; false: it does not fit. */
-bool checkpoints_path(const char *directory, const char *name, char *out, size_t size);
+/* DIRECTORY/checkpoints/NAME.safetensors. */
+path_text checkpoints_path(const char *directory, const char *name);
 
 /* Whether a text is a checkpoint's name, or a file or looks like one. */
 bool checkpoints_is_name(const char *which);

@@ -182,13 +182,13 @@ static bool wants_states(const trainer *t, const char *name) {
 }
 
 static int begin_writing(trainer *t, const char *const *names, int n, const adamod_optimizer *full) {
-    char path[NAMES][1200];
+    path_text path[NAMES];
     checkpoint_target targets[NAMES];
     if (!t->run) return 0;
     if (run_mark(t->run, t->at.mark, sizeof t->at.mark)) return -1;
     for (int i = 0; i < n; i++) {
-        checkpoints_path(t->o->directory, names[i], path[i], sizeof path[i]);
-        targets[i] = (checkpoint_target){path[i], wants_states(t, names[i])};
+        path[i] = checkpoints_path(t->o->directory, names[i]);
+        targets[i] = (checkpoint_target){path[i].text, wants_states(t, names[i])};
     }
     t->writer = checkpoint_begin(targets, n, t->s.params, full ? full : t->s.optimizer, &t->at);
     return t->writer ? 0 : -1;
@@ -387,33 +387,26 @@ typedef struct tested {
 } tested;
 
 static int load_tested(trainer *t, tested *out, const char *name, int64_t step) {
-    char path[1300];
-    checkpoints_path(t->o->directory, name, path, sizeof path);
     *out = (tested){name, step, true};
-    return agree(t, checkpoint_load(path, t->s.params, NULL, NULL));
+    return agree(t, checkpoint_load(checkpoints_path(t->o->directory, name).text, t->s.params, NULL, NULL));
 }
 
 static int average(trainer *t) {
-    char path[1300];
-    checkpoints_path(t->o->directory, "averaged", path, sizeof path);
-    return agree(t, t->run ? write_average(t, path) : 0);
+    return agree(t, t->run ? write_average(t, checkpoints_path(t->o->directory, "averaged").text) : 0);
 }
 
 /* Without checkpoints to average, the last is tested. */
 static int take_averaged(trainer *t, tested *out) {
-    char path[1300];
-    checkpoints_path(t->o->directory, "averaged", path, sizeof path);
-    int there = t->run && access(path, F_OK) == 0;
+    int there = t->run && access(checkpoints_path(t->o->directory, "averaged").text, F_OK) == 0;
     comm_most(t->o->comm, &there, 1);
     return there ? load_tested(t, out, "averaged", t->at.step) : 0;
 }
 
 /* If its checkpoint was removed, the last is tested. */
 static int take_best(trainer *t, tested *out) {
-    char path[1300];
     checkpoint_meta meta = {0};
-    checkpoints_path(t->o->directory, "best", path, sizeof path);
-    int there = t->run && checkpoint_info(path, &meta, NULL) == 0 && meta.step == t->at.best_step;
+    const path_text path = checkpoints_path(t->o->directory, "best");
+    int there = t->run && checkpoint_info(path.text, &meta, NULL) == 0 && meta.step == t->at.best_step;
     comm_most(t->o->comm, &there, 1);
     if (!there) return 0;
     if (t->at.best_step < t->at.step) return load_tested(t, out, "best", t->at.best_step);

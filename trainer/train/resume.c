@@ -64,7 +64,7 @@ int resume_init(experiment *e) {
     struct stat st;
     if (!*from) return 0;
     if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) {
-        const task_path foreign = task_file(from, "model.safetensors");
+        const path_text foreign = path_join(from, "model.safetensors");
         if (access(foreign.text, R_OK) == 0) snprintf(path, sizeof path, "%s", foreign.text);
         else if (checkpoints_find(from, &which, path, sizeof path))
             return adamod__refuse("%s: neither a run directory with a checkpoint nor a safetensors file", from);
@@ -156,22 +156,20 @@ static void move_to_new_data(resuming *s, const char *was) {
 
 /* Whether a checkpoint says that there was a "last". */
 static bool knows_of_last(const char *directory, const char *name) {
-    char path[PATH];
+    const path_text path = checkpoints_path(directory, name);
     checkpoint_meta meta = {0};
-    snprintf(path, sizeof path, "%s/%s.safetensors", directory, name);
-    if (access(path, F_OK)) return false;
-    return checkpoint_info(path, &meta, NULL) || meta.last_step != 0;
+    if (access(path.text, F_OK)) return false;
+    return checkpoint_info(path.text, &meta, NULL) || meta.last_step != 0;
 }
 
 /* Whether "last" was removed, rather than never made. */
 static bool last_is_lost(const resuming *s) {
-    char directory[PATH], name[64];
+    const char *directory = run_directory(s->run);
+    char name[64];
     int64_t *steps = NULL;
     size_t n = 0;
-    snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(s->run));
-    bool lost = run_was_saved(run_directory(s->run)) || knows_of_last(directory, "best") ||
-                knows_of_last(directory, "averaged");
-    if (!lost && checkpoint_list(directory, &steps, &n)) return false;
+    bool lost = run_was_saved(directory) || knows_of_last(directory, "best") || knows_of_last(directory, "averaged");
+    if (!lost && checkpoint_list(path_join(directory, "checkpoints").text, &steps, &n)) return false;
     for (size_t i = 0; i < n && !lost; i++) {
         snprintf(name, sizeof name, "step-%" PRId64, steps[i]);
         lost = knows_of_last(directory, name);
@@ -183,31 +181,29 @@ static bool last_is_lost(const resuming *s) {
 /* ---- Going on ---------------------------------------------------------------------------------------------------- */
 
 /* Whether a checkpoint is of a later update than the one the run resumes from. */
-static bool is_later(const resuming *s, const char *name, char path[PATH]) {
+static bool is_later(const resuming *s, const char *name) {
     checkpoint_meta meta = {0};
-    checkpoints_path(run_directory(s->run), name, path, PATH);
-    return checkpoint_info(path, &meta, NULL) == 0 && meta.step > s->at->step;
+    const path_text path = checkpoints_path(run_directory(s->run), name);
+    return checkpoint_info(path.text, &meta, NULL) == 0 && meta.step > s->at->step;
 }
 
 /* Deletes checkpoints of later updates. */
 static int drop_later(const resuming *s) {
     static const char *const names[] = {"best", "averaged"};
-    char path[PATH];
     for (int i = 0; i < 2; i++) {
-        if (!is_later(s, names[i], path) || unlink(path) == 0) continue;
-        return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot remove: %s", path, strerror(errno));
+        const path_text path = checkpoints_path(run_directory(s->run), names[i]);
+        if (!is_later(s, names[i]) || unlink(path.text) == 0) continue;
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot remove: %s", path.text, strerror(errno));
     }
-    snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
-    return checkpoint_drop_after(path, s->at->step);
+    return checkpoint_drop_after(path_join(run_directory(s->run), "checkpoints").text, s->at->step);
 }
 
 /* Saves the checkpoint as "last" before the files are cut back and the recipe is written. Its rename is the commit point,
  * for the recipe too: after a crash, --resume needs no other flags again. */
 static int become_last(resuming *s) {
-    char path[PATH];
-    checkpoints_path(run_directory(s->run), "last", path, sizeof path);
+    const path_text path = checkpoints_path(run_directory(s->run), "last");
     s->at->replaces = checkpoints_recipe_now(run_directory(s->run));
-    const int failed = checkpoint_save(path, s->e->params, s->full ? s->full : s->e->optimizer, s->at);
+    const int failed = checkpoint_save(path.text, s->e->params, s->full ? s->full : s->e->optimizer, s->at);
     s->at->replaces = 0;
     return failed;
 }
@@ -246,13 +242,12 @@ static int load(resuming *s, const char *path) {
 
 static int go_on(resuming *s, const char *which) {
     const char *directory = run_directory(s->run);
-    char path[PATH], unused[PATH];
-    *path = '\0';
+    char path[PATH] = "";
     if (checkpoints_find(directory, &which, path, sizeof path) || load(s, path))
         return checkpoints_offer(directory, path, true);
     s->at->last_step = s->at->step; /* it becomes the last */
     s->at->replaces = 0;
-    if (is_later(s, "best", unused)) forget_best(s->at);
+    if (is_later(s, "best")) forget_best(s->at);
     if ((s->o->from || s->o->reset) && become_last(s)) return -1;
     if (describe(s, which) || run_rewind(s->run, s->at->mark)) return -1;
     return drop_later(s);
@@ -272,11 +267,11 @@ static int begin_again(resuming *s) {
 }
 
 static int choose(resuming *s) {
-    char path[PATH];
-    snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
-    if (checkpoint_prune(path, SIZE_MAX, NULL, NULL)) return -1; /* removes temporary files */
-    checkpoints_path(run_directory(s->run), "last", path, sizeof path);
-    if (s->o->from || access(path, F_OK) == 0 || last_is_lost(s)) return go_on(s, s->o->from ? s->o->from : "last");
+    const char *directory = run_directory(s->run);
+    if (checkpoint_prune(path_join(directory, "checkpoints").text, SIZE_MAX, NULL, NULL))
+        return -1; /* removes temporary files */
+    if (s->o->from || access(checkpoints_path(directory, "last").text, F_OK) == 0 || last_is_lost(s))
+        return go_on(s, s->o->from ? s->o->from : "last");
     return begin_again(s);
 }
 
@@ -297,17 +292,16 @@ int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta
 
 int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at) {
     checkpoint_meta found = {.recipe = &e->recipe, .except = at->except, .fingerprint = at->fingerprint};
-    char path[PATH];
+    const path_text path = checkpoints_path(directory, "last");
     if (at->step == 0) return resume_init(e);
-    checkpoints_path(directory, "last", path, sizeof path);
     adamod_optimizer *full = NULL;
     if (e->shard && shard_full(e->shard, &full)) return -1;
-    int failed = checkpoint_load(path, e->params, full ? full : e->optimizer, &found);
+    int failed = checkpoint_load(path.text, e->params, full ? full : e->optimizer, &found);
     if (!failed && full) failed = shard_take(e->shard, full);
     adamod_free(full);
     if (failed) return -1;
     if (found.step != at->step)
-        return adamod__refuse("%s is after update %" PRId64 ", but rank 0 has read it after update %" PRId64, path,
+        return adamod__refuse("%s is after update %" PRId64 ", but rank 0 has read it after update %" PRId64, path.text,
                               found.step, at->step);
     e->updates_before = at->step - adamod_steps(e->optimizer) - adamod_skipped(e->optimizer);
     return e->task->seek(e, at->epoch, at->batch);

@@ -25,14 +25,6 @@ int run_fail_at(const run *r, const char *name, const char *what, int error) {
     return adamod__fail(ADAMOD_ERROR_IO, "%s/%s: %s: %s", r->directory, name, what, strerror(error));
 }
 
-char *run_path(const run *r, const char *name) {
-    const size_t size = strlen(r->directory) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (path) snprintf(path, size, "%s/%s", r->directory, name);
-    else (void)run_fail_at(r, name, "out of memory", ENOMEM);
-    return path;
-}
-
 /* ---- Files that grow --------------------------------------------------------------------------------------------- */
 
 /* Appends in one write, so that a crash leaves whole lines. On a full disk, a part that was written is cut off again. */
@@ -68,15 +60,13 @@ int run_append(run *r, int index, json *j, tfevents *e) {
 
 int run_open_file(run *r, int index) {
     run_file *f = &r->file[index];
-    char *path = run_path(r, f->name);
+    const path_text path = path_join(r->directory, f->name);
     struct stat st;
-    if (!path) return -1;
-    f->fd = adamod__file_open(path, O_RDWR | O_APPEND);
+    f->fd = adamod__file_open(path.text, O_RDWR | O_APPEND);
     const bool make = f->fd < 0 && errno == ENOENT;
-    if (make) f->fd = adamod__file_open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND);
+    if (make) f->fd = adamod__file_open(path.text, O_RDWR | O_CREAT | O_EXCL | O_APPEND);
     f->made = make && f->fd >= 0;
     const int error = f->fd < 0 ? errno : 0;
-    free(path);
     if (error) (void)run_fail_at(r, f->name, "cannot open", error);
     if (error) return make && (error == EEXIST || error == ENOENT) ? 1 : -1;
     if (fstat(f->fd, &st)) return run_fail_at(r, f->name, "cannot get its size", errno);
@@ -169,11 +159,8 @@ static void remove_temporaries(const run *r) {
 }
 
 static int make_checkpoints(run *r) {
-    char *path = run_path(r, "checkpoints");
-    if (!path) return -1;
-    r->made_checkpoints = mkdir(path, 0777) == 0;
+    r->made_checkpoints = mkdir(path_join(r->directory, "checkpoints").text, 0777) == 0;
     const int error = r->made_checkpoints ? 0 : errno;
-    free(path);
     return error && error != EEXIST ? run_fail_at(r, "checkpoints", "cannot make the directory", error) : 0;
 }
 
@@ -308,20 +295,14 @@ int run_rewind(run *r, const char *mark) {
     for (int i = 0; i < RUN_FILES; i++) {
         if (cut(r, i, sizes[i])) return -1;
     }
-    char *result = run_path(r, "result.json");
-    if (!result) return -1;
-    const int removed = unlink(result), error = errno;
-    free(result);
-    if (removed && error != ENOENT) return run_fail_at(r, "result.json", "cannot remove", error);
+    if (unlink(path_join(r->directory, "result.json").text) && errno != ENOENT)
+        return run_fail_at(r, "result.json", "cannot remove", errno);
     if (run_write_recipe(r) || run_write_task(r)) return -1;
     return *r->machine ? 0 : run_write_machine(r);
 }
 
 static int find_training_loss(const run *r, int64_t step, double *out) {
-    char *path = run_path(r, r->file[RUN_METRICS].name);
-    const int status = path ? mean_training_loss(path, step, out) : -1;
-    free(path);
-    return status;
+    return mean_training_loss(path_join(r->directory, r->file[RUN_METRICS].name).text, step, out);
 }
 
 static void add_metrics_object(json *j, const run_metrics *m) {
@@ -354,10 +335,8 @@ int run_finish(run *r, const run_result *result, double *loss) {
 
 /* Reads the beginning of result.json, which has the status; "": there is none. */
 static void read_result(const char *directory, char *out, size_t size) {
-    char path[4096];
+    FILE *file = fopen(path_join(directory, "result.json").text, "re");
     *out = '\0';
-    if ((size_t)snprintf(path, sizeof path, "%s/result.json", directory) >= sizeof path) return;
-    FILE *file = fopen(path, "re");
     if (!file) return;
     (void)!fgets(out, (int)size, file);
     fclose(file);

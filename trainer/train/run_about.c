@@ -15,10 +15,7 @@
 #include <unistd.h>
 
 static int write_whole(const run *r, const char *name, const char *text, size_t n) {
-    char *path = run_path(r, name);
-    const int status = path ? text_write(path, (text_slice){text, n}) : -1;
-    free(path);
-    return status;
+    return text_write(path_join(r->directory, name).text, (text_slice){text, n});
 }
 
 int run_write_json(const run *r, const char *name, json *j) {
@@ -85,10 +82,7 @@ int run_write_machine(run *r) {
     for (int i = 2; r->resume && !*r->machine; i++) { /* each process has its own file */
         char name[sizeof r->machine];
         snprintf(name, sizeof name, "machine.%d.json", i);
-        char *path = run_path(r, name);
-        if (!path) return -1;
-        if (access(path, F_OK) != 0) snprintf(r->machine, sizeof r->machine, "%s", name);
-        free(path);
+        if (access(path_join(r->directory, name).text, F_OK) != 0) snprintf(r->machine, sizeof r->machine, "%s", name);
     }
     if (!*r->machine) snprintf(r->machine, sizeof r->machine, "machine.json");
     add_machine(r, &j);

@@ -146,13 +146,12 @@ static int prepare(run *r, const char *path, bool last_time) {
 }
 
 static int take_lock(run *r) {
-    char *path = run_path(r, lock_name);
-    int status = path ? 1 : -1;
+    const path_text path = path_join(r->directory, lock_name);
+    int status = 1;
     for (int i = 0; status > 0 && i < TRIES; i++) {
-        status = r->resume ? 0 : prepare(r, path, i >= 3);
-        if (!status) status = lock(r, path);
+        status = r->resume ? 0 : prepare(r, path.text, i >= 3);
+        if (!status) status = lock(r, path.text);
     }
-    free(path);
     return status ? -1 : 0;
 }
 
@@ -172,11 +171,8 @@ static int remove_at(const run *r, int directory, const char *name) {
 
 /* Removes temporary files of killed writers. */
 static int clear_checkpoints(const run *r) {
-    char *path = run_path(r, checkpoints_name);
-    int status = path ? 0 : -1;
-    if (path && access(path, F_OK) == 0) status = checkpoint_prune(path, SIZE_MAX, NULL, NULL);
-    free(path);
-    return status;
+    const path_text path = path_join(r->directory, checkpoints_name);
+    return access(path.text, F_OK) == 0 ? checkpoint_prune(path.text, SIZE_MAX, NULL, NULL) : 0;
 }
 
 /* Removes the files of a run without a checkpoint. The recipe stays until the new one replaces it, as it may be the one
@@ -212,22 +208,14 @@ int run_take_new(run *r) {
 
 int run_take_existing(run *r) {
     if (run_format_check(r->directory)) return -1;
-    char *path = run_path(r, recipe_name);
-    if (!path) return -1;
-    const int error = access(path, F_OK) ? errno : 0;
-    free(path);
-    if (error)
-        return adamod__fail(ADAMOD_ERROR_IO, "%s: no run to resume: recipe.yaml: %s", r->directory, strerror(error));
+    if (access(path_join(r->directory, recipe_name).text, F_OK))
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: no run to resume: recipe.yaml: %s", r->directory, strerror(errno));
     return take_lock(r);
 }
 
 /* ---- Giving it up ------------------------------------------------------------------------------------------------ */
 
-static void remove_own(const run *r, const char *name) {
-    char *path = run_path(r, name);
-    if (path) (void)remove(path);
-    free(path);
-}
+static void remove_own(const run *r, const char *name) { (void)remove(path_join(r->directory, name).text); }
 
 void run_give_up(run *r) {
     static const char *const others[] = {"machine.json", "task.json"};

@@ -36,8 +36,6 @@ struct run {
 
 /* Fails with "DIRECTORY/NAME: what: strerror(error)"; returns -1. */
 int run_fail_at(const run *r, const char *name, const char *what, int error);
-/* DIRECTORY/NAME, to be freed; NULL: no memory, with a message. */
-char *run_path(const run *r, const char *name);
 
 /* Appends a line to a file and, unless e is empty, a record to TensorBoard's; both or none. Frees j and e. */
 int run_append(run *r, int index, json *j, tfevents *e);

@@ -177,16 +177,6 @@ int task_metric(const task *t, const char *name);
 const char *task_split_name(task_split split);
 const char *task_split_label(task_split split);
 
-/* The path of a file in a run's directory. */
-typedef struct task_path {
-    char text[1100];
-} task_path;
-static inline task_path task_file(const char *directory, const char *name) {
-    task_path path;
-    snprintf(path.text, sizeof path.text, "%s/%s", directory, name);
-    return path;
-}
-
 /* ---- an experiment: a recipe in memory, with data, model and optimizer ---- */
 
 typedef struct shard shard; /* shard.h */

@@ -143,14 +143,13 @@ static void show_unpacking(void *context, int64_t done, int64_t total) {
 }
 
 static int unpack_all(const preparing *p, const char *below) {
-    char path[PATH], to[PATH];
+    char to[PATH];
     if (folder_make(in_folder(p, below, "", to))) return -1;
     for (const data_file *f = p->set->files; f->name; f++) {
         unpack_progress u = {p, f->name};
         const archive_options o = {
             .members = f->members, .most = f->unpacked, .progress = show_unpacking, .context = &u};
-        snprintf(path, sizeof path, "%s/%s", p->downloads, f->name);
-        if (f->unpacked && archive_unpack(path, to, &o)) return -1;
+        if (f->unpacked && archive_unpack(path_join(p->downloads, f->name).text, to, &o)) return -1;
     }
     return 0;
 }
