@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "cli/bench.h"
 
 #include <stdio.h>

@@ -4,7 +4,6 @@
  * reads and writes B bytes together. Rules that need sums over whole arrays before an element can move read some of them
  * more than once, which B counts. Steps are replays of a captured graph between two events; "eager" is the time of one
  * of many calls of adamod_step in a row. Contestants take turns; times are medians. */
-#define _GNU_SOURCE
 #include "cli/cli.h"
 #include "core/error.h"
 #include "cli/optim_bench.h"

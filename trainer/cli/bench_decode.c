@@ -2,7 +2,6 @@
  *
  * The model has random weights, except for those that make translations end, so it needs no data and no training.
  * Contestants take turns, and their translations are compared. */
-#define _GNU_SOURCE
 #include "support/clock.h"
 #include "core/error.h"
 #include "support/random.h"

@@ -6,7 +6,6 @@
  * among those read and written.
  *
  * The threads divide every array into equal parts, the same each time, and meet after every step. */
-#define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
 #include "support/clock.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "cli/bench_python.h"
 #include "core/error.h"
 #include "cli/bench.h"

@@ -1,6 +1,5 @@
 /* Runs the contestants of `adamod optim bench` in turns, one burst each, so that other load on the machine affects all of
  * them; the medians are the result. */
-#define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
 #include "support/clock.h"

@@ -2,7 +2,6 @@
  *
  * The first batches of the recipe are used over and over. The contestants (a training step, its matrix products alone,
  * the same step in PyTorch or llm.c) take turns, so that other load on the machine affects all of them. */
-#define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "core/error.h"
 #include "cli/bench.h"

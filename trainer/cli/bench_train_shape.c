@@ -1,5 +1,4 @@
 /* Shapes of `adamod bench train`: their list, and a folder with data for one. */
-#define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "core/error.h"
 #include "support/text.h"

@@ -1,5 +1,4 @@
 /* adamod optim bench: is a step as fast as memory allows, and how does it compare with PyTorch? */
-#define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "core/error.h"
 #include "support/json.h"

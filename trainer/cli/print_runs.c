@@ -1,7 +1,4 @@
 /* --dry-run: prints what a list of runs would do. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "cli/make_runs.h"
 
 #include "support/text.h"

@@ -1,6 +1,4 @@
 /* adamod report: run directories into one page and its figures, or into a repository. */
-#include "core/platform.h" /* first */
-
 #include "cli/cli.h"
 
 #include "support/text.h"

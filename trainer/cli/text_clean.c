@@ -1,5 +1,4 @@
 /* adamod text clean: pairs of sentences of reasonable lengths, as Moses' clean-corpus-n.perl keeps them. */
-#define _FILE_OFFSET_BITS 64 /* for files in large file systems */
 #include "cli/cli.h"
 
 #include "core/buffer.h"

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/batch.h"
 #include "core/error.h"
 #include "core/thread.h"

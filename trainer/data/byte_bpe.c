@@ -1,6 +1,4 @@
 /* Text to ids and back. */
-#include "core/platform.h" /* first */
-
 #include "data/byte_bpe_internal.h"
 
 #include "data/byte_pieces.h"

@@ -1,6 +1,4 @@
 /* Counts the pieces of texts. */
-#include "core/platform.h" /* first */
-
 #include "data/byte_bpe_internal.h"
 
 #include "core/error.h"

@@ -1,6 +1,4 @@
 /* Reads and writes vocab.json and merges.txt. */
-#include "core/platform.h" /* first */
-
 #include "data/byte_bpe_internal.h"
 
 #include "core/error.h"

@@ -4,8 +4,6 @@
  * words where the pair came up then. Counts in it may be out of date, but never too low. What was merged is not taken
  * from its pair's count: that matters if the pair comes up again, by a token that two merges make ("ab" + "c", "a" +
  * "bc"). */
-#include "core/platform.h" /* first */
-
 #include "data/byte_bpe_internal.h"
 
 #include "core/error.h"

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/npy.h"
 
 #include "core/error.h"

@@ -1,6 +1,4 @@
 /* Lists of words between spaces. A word with a full stop inside ("z.B.") needs no entry: it keeps its last one anyway. */
-#include "core/platform.h" /* first */
-
 #include "data/prefixes.h"
 
 #include <string.h>

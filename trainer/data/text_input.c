@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/text_input.h"
 
 #include "core/error.h"

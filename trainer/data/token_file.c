@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/token_file.h"
 
 #include "core/error.h"

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/token_pack.h"
 
 #include "core/error.h"

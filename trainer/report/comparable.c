@@ -1,7 +1,5 @@
 /* comparable.c - which runs may be averaged and which numbers ranked: runs with the same recipe and data are a variant, and
  * numbers compare if they measure the same thing. See variants.h. */
-#include "core/platform.h" /* first */
-
 #include "report/variants.h"
 
 #include "support/text.h"

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "report/figures.h"
 
 #include "core/error.h"

@@ -1,7 +1,5 @@
 /* page.c - a self-contained HTML file with style, figures, tables and an optional script, for light and dark, wide and narrow
  * screens. */
-#include "core/platform.h" /* first */
-
 #include "report/page.h"
 
 #include "core/error.h"

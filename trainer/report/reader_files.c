@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "report/reader_parts.h"
 
 #include "core/error.h"

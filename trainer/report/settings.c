@@ -1,6 +1,4 @@
 /* settings.c - differences of the variants, recipes, machines, and the commands that repeat the runs. */
-#include "core/platform.h" /* first */
-
 #include "report/page.h"
 
 #include <ctype.h>

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "report/sheet.h"
 
 #include "core/error.h"

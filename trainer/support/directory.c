@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "support/directory.h"
 
 #include <errno.h>

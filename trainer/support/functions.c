@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "support/functions.h"
 
 #include "core/library.h"

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "support/run_format.h"
 
 #include "core/error.h"

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "support/text.h"
 
 #include "core/error.h"

@@ -1,5 +1,3 @@
-#define _GNU_SOURCE
-
 #include "train/checkpoints.h"
 
 #include "core/error.h"

@@ -1,5 +1,3 @@
-#define _GNU_SOURCE
-
 #include "train/mean_loss.h"
 
 #include "support/json_input.h"

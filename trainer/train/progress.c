@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "train/progress.h"
 
 #include "nn/profile.h"

@@ -1,5 +1,3 @@
-#define _GNU_SOURCE
-
 #include "train/recipe_parts.h"
 
 #include "core/error.h"

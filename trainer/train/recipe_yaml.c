@@ -1,6 +1,3 @@
-#define _GNU_SOURCE
-#define _FILE_OFFSET_BITS 64
-
 #include "train/recipe_parts.h"
 
 #include "core/error.h"

@@ -1,6 +1,4 @@
 /* run_about.c - recipe.yaml, machine.json, task.json, data.json. */
-#define _GNU_SOURCE
-
 #include "train/run_parts.h"
 
 #include "support/run_format.h"

@@ -2,9 +2,6 @@
  *
  * The lock is on metrics.jsonl, which is made first and removed last. A process reads and changes other files only while
  * it holds the lock, so of several processes that start a run there, one succeeds and the others change nothing. */
-#define _GNU_SOURCE
-#define _FILE_OFFSET_BITS 64
-
 #include "train/run_parts.h"
 
 #include "support/directory.h"

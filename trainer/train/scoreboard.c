@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "train/scoreboard.h"
 
 #include "support/clock.h"

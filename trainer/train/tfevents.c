@@ -1,7 +1,4 @@
 /* Fields are those of tensorflow/core/util/event.proto and framework/summary.proto. */
-#define _GNU_SOURCE
-#define _FILE_OFFSET_BITS 64
-
 #include "train/tfevents.h"
 
 #include <errno.h>

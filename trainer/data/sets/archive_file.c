@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/sets/archive_file.h"
 
 #include "core/file.h"

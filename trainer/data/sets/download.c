@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/sets/download.h"
 
 #include "support/clock.h"

@@ -1,5 +1,3 @@
-#include "core/platform.h" /* first */
-
 #include "data/sets/folders.h"
 
 #include "support/directory.h"

@@ -3,8 +3,6 @@
  * A file from a network must have the published checksum. A file that users provide may be the published one compressed
  * again, with another checksum. Then its content is compared: by a checksum if one is known, otherwise by the names and sizes
  * of its members (sets_prepare.c). */
-#include "core/platform.h" /* first */
-
 #include "core/file.h"
 #include "core/error.h"
 #include "support/text.h"
