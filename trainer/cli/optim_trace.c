@@ -1,6 +1,7 @@
 /* adamod optim trace: runs a rule over recorded gradients, to check the library against another program. */
 #include "cli/cli.h"
 #include "core/error.h"
+#include "support/array.h"
 #include "data/npy.h"
 #include "cli/cli_types.h"
 #include "optim/optim.h"
@@ -81,10 +82,8 @@ static int read_shape(void *to, const cli_flag *flag, const char *text) {
 }
 
 static int add_setting(request *ask, const char *option, const char *text, bool schedule) {
-    setting *grown = realloc(ask->settings, (size_t)(ask->n_settings + 1) * sizeof *grown);
-    if (!grown) return cli_fail(COMMAND, "out of memory");
-    ask->settings = grown;
-    grown[ask->n_settings++] = (setting){option, text, schedule};
+    if (!ARRAY_EXTEND(ask->settings, ask->n_settings)) return cli_fail(COMMAND, "out of memory");
+    ask->settings[ask->n_settings++] = (setting){option, text, schedule};
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "support/text.h"
+#include "support/array.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,9 +23,8 @@ static int check_name(const char *name) {
 
 int class_names_add(class_names *c, const char *name) {
     if (check_name(name)) return -1;
-    char **grown = realloc(c->name, ((size_t)c->n + 1) * sizeof *grown), *copy = strdup(name);
-    if (grown) c->name = grown;
-    if (!grown || !copy) {
+    char *copy = strdup(name);
+    if (!copy || !ARRAY_EXTEND(c->name, c->n)) {
         free(copy);
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the names of classes");
     }

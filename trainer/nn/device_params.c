@@ -2,6 +2,7 @@
 #include "nn/device_params.h"
 #include "nn/backend.h"
 #include "core/error.h"
+#include "support/array.h"
 #include "optim/optim.h"
 
 #include <stdio.h>
@@ -187,10 +188,9 @@ adamod_status nn_device_keep_constant(nn_device_params *on, const void *host, si
         known->plans++;
         return ADAMOD_OK;
     }
-    nn_device_array *grown = realloc(on->constants, ((size_t)on->n_constants + 1) * sizeof *grown);
-    if (!grown) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a constant");
-    on->constants = grown;
-    nn_device_array *x = &grown[on->n_constants];
+    if (!ARRAY_EXTEND(on->constants, on->n_constants))
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a constant");
+    nn_device_array *x = &on->constants[on->n_constants];
     *x = (nn_device_array){.host = host, .bytes = bytes, .plans = 1};
     adamod_status status = f->allocate(on->device, &x->data, bytes);
     if (status) return status;

@@ -1,6 +1,7 @@
 /* Graphs: the parts of a computation that do not depend on how it is run. */
 #include "core/error.h"
 #include "support/text.h"
+#include "support/array.h"
 #include "nn/graph.h"
 
 #include <stdarg.h>
@@ -52,20 +53,9 @@ int64_t nn_capacity(const nn_graph *g, int symbol) {
     return symbol >= 1 && symbol <= g->n_symbols ? g->symbols[symbol - 1].capacity : 0;
 }
 
-/* Grows an array by doubling; false without memory. */
-static bool nn_grow(void **array, int n, int *capacity, size_t size) {
-    if (n < *capacity) return true;
-    const int more = *capacity ? 2 * *capacity : 64;
-    void *grown = realloc(*array, (size_t)more * size);
-    if (!grown) return false;
-    *array = grown;
-    *capacity = more;
-    return true;
-}
-
 /* Takes over info's name. */
 static nn_value nn_add_value(nn_graph *g, nn_value_info info) {
-    if (!*g->error && !nn_grow((void **)&g->values, g->n_values, &g->values_capacity, sizeof *g->values)) {
+    if (!*g->error && !ARRAY_EXTEND(g->values, g->n_values)) {
         nn_mistake(g, "out of memory");
     }
     if (*g->error) {
@@ -297,8 +287,7 @@ nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs
     }
     if (nn_check_types(g, &node) || op->shape(&node, shapes, outputs) || nn_check_aliases(g, &node, outputs))
         return nn_mistake(g, "%s%s: %s", g->scope, op->name, adamod__last_message());
-    if (!nn_grow((void **)&g->nodes, g->n_nodes, &g->nodes_capacity, sizeof *g->nodes))
-        return nn_mistake(g, "out of memory");
+    if (!ARRAY_EXTEND(g->nodes, g->n_nodes)) return nn_mistake(g, "out of memory");
     void *kept = malloc(op->attributes_size + 1);
     if (!kept) return nn_mistake(g, "out of memory");
     node.attributes = memcpy(kept, attributes ? attributes : "", op->attributes_size);

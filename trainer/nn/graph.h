@@ -24,9 +24,9 @@ typedef struct nn_value_info {
 struct nn_graph {
     nn_params *params;
     nn_value_info *values;
-    int n_values, values_capacity;
+    int n_values;
     nn_node *nodes;
-    int n_nodes, nodes_capacity;
+    int n_nodes;
     struct {
         char *name;
         int64_t capacity;

@@ -1,5 +1,6 @@
 /* Parameters and persistent states on the host: names, memory, initial values. */
 #include "support/random.h"
+#include "support/array.h"
 #include "nn/device_params.h"
 #include "nn/graph.h"
 
@@ -93,10 +94,8 @@ adamod_status nn_params_allocate(nn_params *p, uint64_t seed) {
 }
 
 nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param *like) {
-    nn_param *grown = realloc(*list, ((size_t)*n + 1) * sizeof *grown);
-    if (!grown) return NULL;
-    *list = grown;
-    nn_param *x = &grown[*n];
+    if (!ARRAY_EXTEND(*list, *n)) return NULL;
+    nn_param *x = &(*list)[*n];
     *x = *like;
     x->name = strdup(like->name);
     x->count = 1;

@@ -4,6 +4,7 @@
 #include "report/report.h"
 #include "report_assets.h"
 #include "support/text.h"
+#include "support/array.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -78,13 +79,8 @@ int report_file_close(report_figures *f, report_file *file) {
 }
 
 report_drawing *report_figures_add(report_figures *f, report_group group, const char *name) {
-    report_drawing *grown = realloc(f->drawing, ((size_t)f->n + 1) * sizeof *grown);
-    if (!grown) {
-        (void)adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-        return NULL;
-    }
-    f->drawing = grown;
-    report_drawing *d = &grown[f->n++];
+    if (!ARRAY_EXTEND(f->drawing, f->n)) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory"), NULL;
+    report_drawing *d = &f->drawing[f->n++];
     *d = (report_drawing){.group = group, .on_page = true};
     snprintf(d->name, sizeof d->name, "%s", name);
     return d;

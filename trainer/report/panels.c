@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "support/text.h"
+#include "support/array.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -230,9 +231,7 @@ static void write_plot(FILE *out, const panel *p, const report *r, const panel_b
 
 /* Adds a plot to a drawing; -1: no memory. */
 static int add_plot(report_drawing *d, int variant, look l) {
-    report_plot *grown = realloc(d->plot, ((size_t)d->n_plots + 1) * sizeof *grown);
-    if (!grown) return -1;
-    d->plot = grown;
+    if (!ARRAY_EXTEND(d->plot, d->n_plots)) return -1;
     d->plot[d->n_plots++] = (report_plot){variant, l == LOOK_LINE};
     return 0;
 }

@@ -28,7 +28,7 @@ typedef struct report_point {
 
 typedef struct report_series {
     report_point *at;
-    size_t n, room;
+    size_t n;
 } report_series;
 
 /* A histogram of log10 of the elements' learning rates from low to high: the share of elements in each bin before the bound
@@ -49,7 +49,7 @@ typedef struct report_pair {
 
 typedef struct report_pairs {
     report_pair *at;
-    size_t n, room;
+    size_t n;
 } report_pairs;
 
 /* classes.json: how a classifier did, class by class. docs/training.md describes the format. */
@@ -105,9 +105,9 @@ typedef struct report_run {
 
     report_series train, valid, test; /* valid, test: during training */
     report_histogram *histogram;
-    size_t n_histograms, histogram_room;
+    size_t n_histograms;
     report_pairs *sample; /* of the last update with samples: see REPORT_TEXTS */
-    size_t n_samples, sample_room;
+    size_t n_samples;
     int64_t sample_step;
     report_classes classes;
 

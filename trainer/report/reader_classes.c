@@ -21,22 +21,13 @@ typedef struct draft {
 
 static bool is_whole(double x, double least, double most) { return x >= least && x <= most && x == floor(x); }
 
-/* Makes room for one more, at powers of two; false: no memory. */
-static bool grow(void *array, size_t n, size_t item) {
-    void **at = array;
-    if (n & (n - 1)) return true;
-    void *grown = realloc(*at, (n ? 2 * n : 1) * item);
-    if (grown) *at = grown;
-    return grown != NULL;
-}
-
 static bool pull_names(draft *d, json_input *in) {
     for (bool more = json_input_enter(in, '['); more; more = json_input_next(in, ']')) {
         char name[NAME];
         json_input_text(in, name, sizeof name);
         if (d->c.n == REPORT_CLASSES) reader_expect(in, "at most 1000 classes");
         if (in->expected) return true;
-        if (!grow(&d->c.name, (size_t)d->c.n, sizeof *d->c.name) || !(d->c.name[d->c.n] = strdup(name))) return false;
+        if (!ARRAY_EXTEND(d->c.name, d->c.n) || !(d->c.name[d->c.n] = strdup(name))) return false;
         d->c.n++;
     }
     return true;
@@ -49,7 +40,7 @@ static bool pull_row(draft *d, json_input *in, int *n) {
         if (!is_whole(x, 0, 1e15)) reader_expect(in, "a whole number from 0 on");
         if (++*n > REPORT_CLASSES) reader_expect(in, "at most 1000 numbers in a row");
         if (in->expected) return true;
-        if (!grow(&d->c.count, d->counts, sizeof *d->c.count)) return false;
+        if (!ARRAY_EXTEND(d->c.count, d->counts)) return false;
         d->c.count[d->counts++] = x;
     }
     return true;
@@ -103,7 +94,7 @@ static bool pull_mistake(draft *d, json_input *in) {
     m.label = (int)label;
     m.prediction = (int)prediction;
     if (*d->text && !(m.pixels = (unsigned char *)strdup(d->text))) return false;
-    if (!grow(&d->c.mistake, (size_t)d->c.n_mistakes, sizeof *d->c.mistake)) {
+    if (!ARRAY_EXTEND(d->c.mistake, d->c.n_mistakes)) {
         free(m.pixels);
         return false;
     }

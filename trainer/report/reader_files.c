@@ -32,16 +32,6 @@ reader_place reader_file(const char *directory, const char *name) {
     return at;
 }
 
-bool reader_grow(void **array, size_t n, size_t *room, size_t item) {
-    if (n < *room) return true;
-    const size_t more = *room ? 2 * *room : 16;
-    void *grown = realloc(*array, more * item);
-    if (!grown) return false;
-    *array = grown;
-    *room = more;
-    return true;
-}
-
 int reader_open(const reader_place *at, FILE **out) {
     struct stat st;
     const int fd = adamod__file_open(at->path, O_RDONLY | O_NONBLOCK);

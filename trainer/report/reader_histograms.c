@@ -132,7 +132,7 @@ static const char *add_histogram(report_run *r, const report_histogram *h) {
         *last = *h;
         return NULL;
     }
-    if (!reader_grow((void **)&r->histogram, n, &r->histogram_room, sizeof *r->histogram)) return reader_no_memory;
+    if (!ARRAY_EXTEND(r->histogram, n)) return reader_no_memory;
     r->histogram[r->n_histograms++] = *h;
     return NULL;
 }

@@ -92,7 +92,7 @@ static const char *add_point(report_series *s, const report_point *p) {
         }
         s->n /= 2;
     }
-    if (!reader_grow((void **)&s->at, s->n, &s->room, sizeof *s->at)) return reader_no_memory;
+    if (!ARRAY_EXTEND(s->at, s->n)) return reader_no_memory;
     s->at[s->n] = *p;
     if (s->n) s->at[s->n].weight = fmax(1, (double)(p->step - s->at[s->n - 1].step));
     s->n++;

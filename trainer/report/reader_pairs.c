@@ -10,7 +10,7 @@ enum { MOST_PAIRS = 1000 };
 
 const char *reader_add_pair(report_pairs *pairs, const char *key, const char *value) {
     if (pairs->n == MOST_PAIRS) return "there are more than 1000 keys";
-    if (!reader_grow((void **)&pairs->at, pairs->n, &pairs->room, sizeof *pairs->at)) return reader_no_memory;
+    if (!ARRAY_EXTEND(pairs->at, pairs->n)) return reader_no_memory;
     const report_pair p = {strdup(key), strdup(value)};
     if (!p.key || !p.value) {
         free(p.key);

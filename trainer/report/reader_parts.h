@@ -2,6 +2,7 @@
 #ifndef ADAMOD_READER_PARTS_H
 #define ADAMOD_READER_PARTS_H
 
+#include "support/array.h"
 #include "support/json_input.h"
 #include "support/text.h"
 #include "report/reader.h"
@@ -22,8 +23,6 @@ typedef struct reader_place {
 reader_place reader_file(const char *directory, const char *name);
 int reader_fail(const reader_place *at, const char *what); /* -1 */
 
-/* Makes room for one more; false: no memory. */
-bool reader_grow(void **array, size_t n, size_t *room, size_t item);
 extern const char reader_no_memory[];
 
 /* 1: open; 0: no such file; -1: failed. Refuses pipes and devices, which could block. */

@@ -38,13 +38,13 @@ static void free_found(found *list, size_t n) {
     free(list);
 }
 
-static int add_found(found **list, size_t *n, size_t *room, const char *directory, const char *name) {
+static int add_found(found **list, size_t *n, const char *directory, const char *name) {
     char *path = strdup(name ? reader_file(directory, name).path : directory);
     if (path && !is_run(path)) {
         free(path);
         return 0;
     }
-    if (!path || *n == MOST_RUNS || !reader_grow((void **)list, *n, room, sizeof **list)) {
+    if (!path || *n == MOST_RUNS || !ARRAY_EXTEND(*list, *n)) {
         free(path);
         return -1;
     }
@@ -55,13 +55,12 @@ static int add_found(found **list, size_t *n, size_t *room, const char *director
 }
 
 static int search(const char *path, found **list, size_t *n) {
-    size_t room = 0;
-    int status = add_found(list, n, &room, path, NULL);
+    int status = add_found(list, n, path, NULL);
     if (status == 0 && *n) return 0;
     DIR *directory = opendir(path);
     if (!directory) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, strerror(errno));
     for (struct dirent *entry; status == 0 && (entry = readdir(directory));) {
-        if (entry->d_name[0] != '.') status = add_found(list, n, &room, path, entry->d_name);
+        if (entry->d_name[0] != '.') status = add_found(list, n, path, entry->d_name);
     }
     closedir(directory);
     if (status && *n == MOST_RUNS) return adamod__refuse("%s: more than %d runs", path, MOST_RUNS);

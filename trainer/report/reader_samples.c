@@ -16,7 +16,7 @@ static const char *add_sample(report_run *r, int64_t step, report_pairs *s) {
     if (step > r->sample_step) reader_free_samples(r);
     r->sample_step = step;
     if (r->n_samples == MOST_SAMPLES) return NULL;
-    if (!reader_grow((void **)&r->sample, r->n_samples, &r->sample_room, sizeof *r->sample)) return reader_no_memory;
+    if (!ARRAY_EXTEND(r->sample, r->n_samples)) return reader_no_memory;
     r->sample[r->n_samples++] = *s;
     *s = (report_pairs){0};
     return NULL;

@@ -14,7 +14,12 @@
 #define ARRAY_RESERVE(array, n, room)                                                                                  \
     ((size_t)(n) <= (room) || array_grow(&(array), (size_t)(n), &(room), sizeof *(array)))
 
+/* Makes room for one more, in an array whose every element was added after this; n of them are there. It grows at powers of
+ * two, so nothing need be kept of its room. */
+#define ARRAY_EXTEND(array, n) array_extend(&(array), (size_t)(n), sizeof *(array))
+
 /* array points to the pointer to the first element. */
+bool array_extend(void *array, size_t n, size_t size);
 bool array_grow(void *array, size_t n, size_t *room, size_t size);
 
 #endif

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "support/text.h"
+#include "support/array.h"
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -34,22 +35,17 @@ static int descending(const void *a, const void *b) {
 }
 
 int checkpoint_list(const char *directory, int64_t **steps, size_t *n) {
-    size_t found = 0, room = 0;
+    size_t found = 0;
     int64_t *list = NULL;
     DIR *d = opendir(directory);
     if (!d) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", directory, strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         const int64_t step = step_of(e->d_name);
         if (step < 0) continue;
-        if (found == room) {
-            int64_t *grown = realloc(list, (2 * room + 16) * sizeof *list);
-            if (!grown) {
-                free(list);
-                closedir(d);
-                return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
-            }
-            list = grown;
-            room = 2 * room + 16;
+        if (!ARRAY_EXTEND(list, found)) {
+            free(list);
+            closedir(d);
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
         }
         list[found++] = step;
     }

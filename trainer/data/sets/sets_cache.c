@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "support/keys.h"
 #include "support/text.h"
+#include "support/array.h"
 #include "data/sets/address.h"
 #include "data/sets/data_sets.h"
 #include "data/text_input.h"
@@ -79,11 +80,9 @@ int data_set_explain(const data_set *s) {
 /* ---- other addresses ---- */
 
 static data_source *add_source(data_sources *s) {
-    data_source *list = realloc(s->list, (size_t)(s->n + 1) * sizeof *list);
-    if (!list) return NULL;
-    s->list = list;
-    list[s->n] = (data_source){0};
-    return &list[s->n++];
+    if (!ARRAY_EXTEND(s->list, s->n)) return NULL;
+    s->list[s->n] = (data_source){0};
+    return &s->list[s->n++];
 }
 
 static const char *url_fault(const char *url) {
