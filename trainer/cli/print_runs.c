@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 /* ---- disk ---- */
 

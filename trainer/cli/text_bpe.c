@@ -2,7 +2,6 @@
 #include "cli/text_lines.h"
 #include "core/error.h"
 
-#include "core/error.h"
 #include "core/number.h"
 #include "data/bpe.h"
 #include "data/text_input.h"

@@ -16,7 +16,6 @@
 
 #include "data/corpus.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Sentences are packed end to end. The source ends with </s>; the decoder's input begins with <s>, its expected output ends

@@ -2,7 +2,6 @@
 #ifndef IMAGE_FILE_H
 #define IMAGE_FILE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -6,8 +6,6 @@
 #include "data/prefixes.h"
 #include "data/tokenizer.h"
 
-#include <stdio.h>
-
 struct tokenizer {
     tokenizer_options options;
     char language[16];

@@ -2,9 +2,7 @@
 
 #include "core/error.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 int vision_list(const char *text, int most, int list[VISION_STAGES]) {
     int n = 0;

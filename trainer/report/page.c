@@ -9,7 +9,6 @@
 #include "report_assets.h"
 #include "support/text.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "report/reader_parts.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Reads recipes as recipe_write makes them, and a little more: nested keys with one value each, plain or quoted. Without the

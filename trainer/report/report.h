@@ -5,7 +5,6 @@
 #include "support/metric.h"
 
 #include <limits.h>
-#include <stddef.h>
 
 /* Writes the page (an HTML file that needs no network), every figure as SVG and PDF in the directory PAGE-figures, and every
  * table as CSV, Markdown and LaTeX in PAGE-tables. Runs that differ only in their seed are averaged (variants.h). Notes, for

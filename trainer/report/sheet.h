@@ -2,7 +2,6 @@
 #ifndef ADAMOD_SHEET_H
 #define ADAMOD_SHEET_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
 typedef struct sheet sheet;

@@ -9,8 +9,6 @@
 #ifndef ADAMOD_SUPPORT_FUNCTIONS_H
 #define ADAMOD_SUPPORT_FUNCTIONS_H
 
-#include <stddef.h>
-
 typedef struct function_place {
     const char *name;
     void *function; /* where to store it: a pointer to a pointer to a function */

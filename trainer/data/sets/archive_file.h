@@ -6,7 +6,6 @@
 #ifndef ARCHIVE_FILE_H
 #define ARCHIVE_FILE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct archive_options {

@@ -2,7 +2,6 @@
 #ifndef FOLDERS_H
 #define FOLDERS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Makes a directory and its parents. */

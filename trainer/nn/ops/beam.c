@@ -8,7 +8,6 @@
 #include "nn/ops/attributes.h"
 #include "nn/op.h"
 
-#include <assert.h>
 #include <string.h>
 
 static int beam_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
