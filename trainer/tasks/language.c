@@ -147,12 +147,6 @@ static const char *check_task(const recipe *whole) {
     return path ? path : check_vocabulary(whole);
 }
 
-/* One table of words serves both ends of the model. */
-static void meaning(const recipe *r, char *out, size_t size) {
-    (void)r;
-    snprintf(out, size, "embedding.weight,decoder.bias");
-}
-
 /* A window of text must fit into the context. */
 static const char *check_gpt(const recipe *whole) {
     const gpt_settings *s = (const void *)whole->model_settings;
@@ -168,14 +162,11 @@ static const char *check_gpt(const recipe *whole) {
                        r->data.score_length, context);
 }
 
-static void meaning_of_gpt(const recipe *r, char *out, size_t size) {
-    (void)r;
-    snprintf(out, size, "wte.weight");
-}
-
-static const task_model lstm = {"lstm", &lstm_keys, .meaning = meaning, .carries = true, .own = &language_columns};
+/* One table of words serves both ends of either model. */
+static const task_model lstm = {"lstm", &lstm_keys, .meaning = "embedding.weight,decoder.bias", .carries = true,
+                                .own = &language_columns};
 static const task_model gpt = {
-    "gpt", &gpt_keys, .check = check_gpt, .meaning = meaning_of_gpt, .peer = "gpt", .own = &language_windows};
+    "gpt", &gpt_keys, .check = check_gpt, .meaning = "wte.weight", .peer = "gpt", .own = &language_windows};
 static const task_model *const models[] = {&lstm, &gpt, NULL};
 
 const language_reader *language_reader_of(const recipe *r) { return recipe_model(r)->own; }

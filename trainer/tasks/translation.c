@@ -246,14 +246,9 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
 
 /* ---- the tables ---- */
 
-/* The tables of words; with model.share some are the same. */
-static void meaning(const recipe *r, char *out, size_t size) {
-    (void)r;
-    snprintf(out, size, "*embedding.weight,decoder.output.weight");
-}
-
+/* Its meaning is in the tables of words; with model.share some are the same. */
 static const task_model transformer = {"transformer", &transformer_keys, translation_check_transformer,
-                                       .meaning = meaning};
+                                       .meaning = "*embedding.weight,decoder.output.weight"};
 static const task_model *const models[] = {&transformer, NULL};
 
 static int kept(const recipe *r, task_kept out[TASK_MOST_KEPT]) {

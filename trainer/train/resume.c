@@ -44,7 +44,8 @@ static int take_weights(experiment *e) {
     const recipe *r = &e->recipe;
     char meaning[128] = "", way_out[RECIPE_PATH + 128];
     const task_model *model = recipe_model(&e->recipe);
-    if (model->meaning) model->meaning(&e->recipe, meaning, sizeof meaning);
+    if (model->meaning) snprintf(meaning, sizeof meaning, "%s", model->meaning);
+    else if (model->write_meaning) model->write_meaning(&e->recipe, meaning, sizeof meaning);
     find_way_out(e, meaning, way_out, sizeof way_out);
     const checkpoint_weights how = {.fingerprint = e->task->fingerprint(e),
                                     .skip = r->train.init_skip,

@@ -39,9 +39,10 @@ struct task_model {
     const char *(*check)(const recipe *r);
     /* Adds the model to a graph and returns its logits. NULL: the only model of its task, which builds it. */
     nn_value (*build)(nn_graph *g, const void *settings, nn_value x, int classes);
-    /* Writes patterns of the parameters that depend on the fingerprint: the layer of classes, embeddings of words. Other
-     * parameters can be used with other data. NULL: not known. */
-    void (*meaning)(const recipe *r, char *out, size_t size);
+    /* Patterns of the parameters that depend on the fingerprint: the layer of classes, embeddings of words. Other
+     * parameters can be used with other data. NULL: not known, or the function writes them. */
+    const char *meaning;
+    void (*write_meaning)(const recipe *r, char *out, size_t size);
     /* Writes the model's sizes for people: "resnet, blocks 3,4,6,3 of 64,128,256,512". NULL: its kind says enough. */
     void (*describe)(const recipe *r, char *out, size_t size);
     bool carries;     /* a training batch starts with the model's states after the previous one */
