@@ -97,6 +97,13 @@ size_t adamod__utf8_length(const char *s, size_t n) {
     return length;
 }
 
+size_t adamod__utf8_encode(uint32_t code, char *out) {
+    const size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, code >>= 6) out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)(n == 1 ? code : code | (0xf00u >> n & 0xffu));
+    return n;
+}
+
 int adamod__st_utf8_valid(const char *s) {
     for (size_t left = strlen(s), n; left; s += n, left -= n) {
         n = adamod__utf8_length(s, left);

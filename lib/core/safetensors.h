@@ -29,6 +29,8 @@
 
 /* The length of the character at s, which has n >= 1 bytes; 0 if it is not well-formed UTF-8. */
 size_t adamod__utf8_length(const char *s, size_t n);
+/* Writes a code point as UTF-8. Returns its 1 to 4 bytes. */
+size_t adamod__utf8_encode(uint32_t code, char *out);
 
 /* clang-format off */
 /* The data types and the bits of an element. The first four have the values of adamod_type. */

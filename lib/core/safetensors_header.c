@@ -7,21 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t st_utf8_encode(uint32_t c, char *out) {
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    size_t length = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = length - 1; i; i--) {
-        out[i] = (char)(0x80 | (c & 0x3f));
-        c >>= 6;
-    }
-    out[0] = (char)(lead[length] | c);
-    return length;
-}
-
 /* ---- Header: JSON ------------------------------------------------------------------------------------------------ */
 
 /* A parser for the one structure that a header can have: it does not recurse and skips nothing. */
@@ -129,7 +114,7 @@ static adamod_status st_parse_string(st_parser *ps, const char *expected, const 
         if (st_at(ps, '\\')) {
             uint32_t c = 0;
             ADAMOD__TRY(st_parse_escape(ps, &c));
-            to += st_utf8_encode(c, to);
+            to += adamod__utf8_encode(c, to);
             continue;
         }
         size_t n = adamod__utf8_length(ps->json + ps->pos, ps->len - ps->pos);

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "support/random.h"
 #include "core/safetensors.h"
+#include "support/text.h"
 #include "cli/bench.h"
 #include "cli/bench_python.h"
 #include "cli/cli.h"
@@ -116,11 +117,6 @@ static double position(int64_t d, int64_t column, double at) {
     return column < half ? sin(angle) : cos(angle);
 }
 
-static bool ends_with(const char *name, const char *end) {
-    const size_t n = strlen(name), k = strlen(end);
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 /* With small block outputs, the position reaches the output layer. There the row of the end token points from position 0
  * to position 64, so its score rises with the length, and varies with the token before. */
 static void make_it_end(nn_params *p, const transformer_config *c) {
@@ -128,7 +124,7 @@ static void make_it_end(nn_params *p, const transformer_config *c) {
     for (int i = 0; i < p->n; i++) {
         const nn_param *param = &p->list[i];
         for (int k = 0; k < 3; k++) {
-            if (!ends_with(param->name, blocks[k])) continue;
+            if (!text_ends(param->name, blocks[k])) continue;
             for (int64_t j = 0; j < param->count; j++) p->data[param->offset + j] *= 0.1f;
         }
     }

@@ -1,6 +1,7 @@
 /* Parameters and persistent states on the host: names, memory, initial values. */
 #include "support/random.h"
 #include "support/array.h"
+#include "support/fingerprint.h"
 #include "nn/device_params.h"
 #include "nn/graph.h"
 
@@ -44,14 +45,8 @@ int64_t nn_params_total(const nn_params *p) {
     return total;
 }
 
-static uint64_t nn_name_hash(const char *name) {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3u;
-    return h;
-}
-
 static void nn_fill(const nn_param *p, float *data, uint64_t seed) {
-    const uint64_t key = nn_key(seed, 0, nn_name_hash(p->name));
+    const uint64_t key = nn_key(seed, 0, fingerprint_names(FINGERPRINT_NAMES, p->name, strlen(p->name)));
     double bound = p->init.scale;
     if (p->init.kind == NN_XAVIER) bound = sqrt(6.0 / (double)(p->shape[0] + p->count / p->shape[0]));
     if (p->init.kind == NN_FAN_IN) bound = 1 / sqrt((double)(p->count / p->shape[0]));

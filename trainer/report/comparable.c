@@ -11,13 +11,6 @@
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
-static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
-
-static bool ends(const char *text, const char *with) {
-    const size_t n = strlen(text), m = strlen(with);
-    return n >= m && strcmp(text + n - m, with) == 0;
-}
-
 /* Writes words as a list: "a, b and c". */
 static void list_words(const char *const *word, int n, char *out, size_t size) {
     if (out && size) *out = '\0';
@@ -41,7 +34,7 @@ static bool only_records(const report_run *r, const char *key) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strcmp(key, keys[i]) == 0) return true;
     }
-    if (begins(key, "generate.")) return true;                    /* text of a trained model */
+    if (text_begins(key, "generate.")) return true;               /* text of a trained model */
     if (strcmp(key, "train.checkpoint_every") != 0) return false; /* an average is taken over checkpoints */
     const char *average = report_pairs_find(&r->recipe, "train.average");
     return !average || strcmp(average, "0") == 0;
@@ -50,7 +43,7 @@ static bool only_records(const report_run *r, const char *key) {
 /* Whether a key is off, or missing because it is newer. Options of an optimizer have defaults, so they count. */
 static bool is_off(const char *key, const char *value) {
     if (!value) return true;
-    if (begins(key, "optimizer.")) return false;
+    if (text_begins(key, "optimizer.")) return false;
     return !*value || strcmp(value, "0") == 0 || strcmp(value, "false") == 0 || strcmp(value, "auto") == 0;
 }
 
@@ -243,7 +236,7 @@ static void add_words(words *w, const char *key, const char *value) {
         text_add(w->out, w->size, ", …");
         return;
     }
-    if (begins(key, part)) key += strlen(part);
+    if (text_begins(key, part)) key += strlen(part);
     if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value is clear without the key */
     if (from) key = *value ? "from " : "from scratch";
     text_add(w->out, w->size, "%s%s%s%s", w->n > 1 ? ", " : "", key, *key && !from ? "=" : "", value);
@@ -305,13 +298,13 @@ static const struct {
 /* Whether a run has fingerprints of an aspect. */
 static bool has_parts(const report_run *r, aspect a) {
     for (size_t i = 0; aspects[a].part && i < r->data.n; i++) {
-        if (begins(r->data.at[i].key, aspects[a].part)) return true;
+        if (text_begins(r->data.at[i].key, aspects[a].part)) return true;
     }
     return false;
 }
 
 /* Codes decide what the tokens of a text are, not which text it is. */
-static bool is_codes(const char *part) { return ends(part, " data.bpe"); }
+static bool is_codes(const char *part) { return text_ends(part, " data.bpe"); }
 
 /* Fingerprints of raw text do not depend on tokens. */
 static const char text_part[] = "text ";
@@ -326,7 +319,7 @@ static bool same_raw(const report_run *x, const report_run *y, const char *part)
 static bool same_parts(const report_run *x, const report_run *y, aspect a) {
     for (size_t i = 0; i < x->data.n; i++) {
         const report_pair *p = &x->data.at[i];
-        if (!begins(p->key, aspects[a].part) || is_codes(p->key)) continue;
+        if (!text_begins(p->key, aspects[a].part) || is_codes(p->key)) continue;
         if (same_text(p->value, report_pairs_find(&y->data, p->key))) continue;
         if (!same_raw(x, y, p->key)) return false;
     }
@@ -344,7 +337,7 @@ static bool same_tokens(const report_run *x, const report_run *y) {
 static bool same_smoothing(const report_run *x, const report_run *y) {
     for (size_t i = 0; i < x->recipe.n; i++) {
         const char *key = x->recipe.at[i].key;
-        if (ends(key, "smoothing") && !same_value(x, y, key)) return false;
+        if (text_ends(key, "smoothing") && !same_value(x, y, key)) return false;
     }
     return true;
 }

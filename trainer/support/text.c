@@ -26,6 +26,13 @@ int text_compare(text_slice a, text_slice b) {
     return order ? order : (a.n > b.n) - (a.n < b.n);
 }
 
+bool text_begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+bool text_ends(const char *text, const char *with) {
+    const size_t n = strlen(text), k = strlen(with);
+    return n >= k && strcmp(text + n - k, with) == 0;
+}
+
 bool text_equal(text_slice a, text_slice b) { return a.n == b.n && text_compare(a, b) == 0; }
 
 void text_print(FILE *out, const char *text) {
@@ -57,12 +64,7 @@ size_t text_code_point(text_slice text) {
     return (unsigned char)*text.bytes < 0x80 ? 1 : adamod__utf8_length(text.bytes, text.n);
 }
 
-size_t text_put_code_point(uint32_t code, char out[4]) {
-    const size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, code >>= 6) out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)(n == 1 ? code : code | (0xf00u >> n & 0xffu));
-    return n;
-}
+size_t text_put_code_point(uint32_t code, char out[4]) { return adamod__utf8_encode(code, out); }
 
 int text_check(text_slice text, const char *name, int64_t line) {
     for (size_t at = 0, n = 0; at < text.n; at += n) {

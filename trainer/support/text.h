@@ -18,6 +18,8 @@ typedef struct text_slice {
 } text_slice;
 
 text_slice text_of(const char *string);
+bool text_begins(const char *text, const char *with);
+bool text_ends(const char *text, const char *with);
 bool text_equal(text_slice a, text_slice b);
 /* Compares bytes, which sorts UTF-8 by code points: below, at or above 0. */
 int text_compare(text_slice a, text_slice b);

@@ -112,11 +112,6 @@ static bool is_own(const char *which) {
     return snprintf(file, sizeof file, "%.60s.safetensors", which) < (int)sizeof file && step_of(file) >= 0;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 path_text checkpoints_path(const char *directory, const char *name) {
     path_text path;
     snprintf(path.text, sizeof path.text, "%s/checkpoints/%s.safetensors", directory, name);
@@ -124,7 +119,7 @@ path_text checkpoints_path(const char *directory, const char *name) {
 }
 
 bool checkpoints_is_name(const char *which) {
-    return is_own(which) || strchr(which, '/') || ends_with(which, ".safetensors") || access(which, F_OK) == 0;
+    return is_own(which) || strchr(which, '/') || text_ends(which, ".safetensors") || access(which, F_OK) == 0;
 }
 
 /* False only if there is no such file: one that cannot be opened is there. */

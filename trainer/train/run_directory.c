@@ -23,16 +23,12 @@ static const char lock_name[] = "metrics.jsonl", recipe_name[] = "recipe.yaml", 
 
 /* ---- What is there ----------------------------------------------------------------------------------------------- */
 
-static bool begins_with(const char *text, const char *beginning) {
-    return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
 static bool is_one_of(const char *name, const char *const *names) {
     while (names && *names && strcmp(name, *names) != 0) names++;
     return names && *names;
 }
 
-static bool is_temporary(const char *name) { return begins_with(name, ".adamod-") || begins_with(name, ".ranks-"); }
+static bool is_temporary(const char *name) { return text_begins(name, ".adamod-") || text_begins(name, ".ranks-"); }
 
 /* Whether a run without a checkpoint may have a file of this name. */
 static bool is_runs(const char *name, const task *const *tasks) {
@@ -43,7 +39,7 @@ static bool is_runs(const char *name, const task *const *tasks) {
         if (is_one_of(name, (*tasks)->saves)) return true;
     }
     if (sscanf(name, "machine.%d.json%n", &number, &used) == 1 && used && !name[used]) return true;
-    return is_one_of(name, names) || begins_with(name, "events.out.tfevents.") || is_temporary(name);
+    return is_one_of(name, names) || text_begins(name, "events.out.tfevents.") || is_temporary(name);
 }
 
 /* Whether "checkpoints" has nothing but temporary files of a killed writer. */
@@ -180,7 +176,7 @@ static int clear(run *r) {
     int status = d ? 0 : adamod__fail(ADAMOD_ERROR_IO, "%s: %s", r->directory, strerror(errno));
     for (struct dirent *e; !status && (e = readdir(d));) {
         const char *name = e->d_name;
-        if (begins_with(name, ".adamod-") || strcmp(name, lock_name) == 0 || !is_runs(name, r->recipe.tasks)) continue;
+        if (text_begins(name, ".adamod-") || strcmp(name, lock_name) == 0 || !is_runs(name, r->recipe.tasks)) continue;
         r->again = true;
         if (strcmp(name, recipe_name) == 0) r->had_recipe = true;
         else status = remove_at(r, dirfd(d), name);
