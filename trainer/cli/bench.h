@@ -1,6 +1,5 @@
 /* bench.h - for all benchmarks: a pause, quantiles, warnings. */
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@ bool bench_torch_is_old(const char *version);
 const char *bench_torch_name(const char *version, char out[96]);
 /* Warns of other load, which distorts the times, and not equally. */
 void bench_warn_if_busy(const char *command);
-
-#endif

@@ -3,8 +3,7 @@
  * Its script gets the number of threads and an argument. It first prints one line of JSON about itself, then answers each
  * line with one. "python" in the first is the program it runs in. An answer with "error" is a failure; strings in answers
  * have no quotes in them. It answers the request {"do": "probe"} by the "seconds" that a little of its work took. */
-#ifndef CLI_BENCH_PYTHON_H
-#define CLI_BENCH_PYTHON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void bench_python_warn(const bench_python *p, const char *command, const char *v
 /* The settings that were kept, separated by spaces. */
 const char *bench_python_settings(const bench_python *p);
 const char *bench_python_error(const bench_python *p);
-
-#endif

@@ -1,7 +1,6 @@
 /* bench_train.h - the parts of `adamod bench train`: batches, shapes that need no data, the file with model and batches for
  * PyTorch, the matrix products alone, PyTorch, the race on a device, and the results. */
-#ifndef CLI_BENCH_TRAIN_H
-#define CLI_BENCH_TRAIN_H
+#pragma once
 
 #include "cli/bench_python.h"
 #include "cli/cli.h"
@@ -211,5 +210,3 @@ bench_spread bench_train_spread(double *x, int n);
 void bench_train_measuring(const bench *b, int64_t most);
 /* Takes steps on each batch, races torch, times every kernel; fills the result. 0, or the exit status. */
 int bench_train_on_device(bench *b);
-
-#endif

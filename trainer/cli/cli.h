@@ -2,8 +2,7 @@
  *
  * A command is a row in main.c's table and a file of its own. It returns the program's exit status: 0, CLI_FAILURE (a
  * file, the system, the data) or CLI_USAGE (the command line itself), after one line on standard error. */
-#ifndef CLI_H
-#define CLI_H
+#pragma once
 
 #include "adamod.h"
 
@@ -156,5 +155,3 @@ int cli_bench_decode(int argc, char **argv);
 int cli_optim_list(int argc, char **argv);
 int cli_optim_trace(int argc, char **argv);
 int cli_optim_bench(int argc, char **argv);
-
-#endif

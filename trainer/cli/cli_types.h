@@ -1,6 +1,5 @@
 /* cli_types.h - sizes of number types, and conversion from one to another. */
-#ifndef CLI_TYPES_H
-#define CLI_TYPES_H
+#pragma once
 
 #include "adamod.h"
 
@@ -10,5 +9,3 @@ size_t type_size(adamod_type type);
 
 /* Converts n numbers, rounded to nearest (ties to even). */
 void type_convert(adamod_type to_type, void *to, adamod_type from_type, const void *from, size_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* jobs.h - jobs at the same time, each in a process of its own, so that a crash ends only one of them, and results are those
  * of a process that is alone. */
-#ifndef CLI_JOBS_H
-#define CLI_JOBS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ int jobs_run(const jobs *j, int *status);
 /* Calls answer() in a child process and returns its answer; false also if fork fails. For questions that would leave this
  * process unfit to start jobs: CUDA, once initialised, does not work in processes forked later. */
 bool jobs_ask(bool (*answer)(void));
-
-#endif

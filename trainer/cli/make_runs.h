@@ -1,6 +1,5 @@
 /* make_runs.h - for commands that make many runs: those of a list that are not over, one after another or side by side. */
-#ifndef CLI_MAKE_RUNS_H
-#define CLI_MAKE_RUNS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "study/run_list.h"
@@ -34,5 +33,3 @@ int make_runs(run_list *p, const make_options *o, int *failed);
 /* Prints, for each group, how many runs are over, begun and to do, and the time and disk they need. Makes nothing. Call
  * run_list_look before. */
 void make_runs_print(const run_list *p, const make_options *o);
-
-#endif

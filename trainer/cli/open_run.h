@@ -1,6 +1,5 @@
 /* open_run.h - for commands that use a run's model: the flags they share, and how the model comes into memory. */
-#ifndef CLI_OPEN_RUN_H
-#define CLI_OPEN_RUN_H
+#pragma once
 
 #include "cli/run_recipe.h"
 #include "train/checkpoint.h"
@@ -36,5 +35,3 @@ typedef struct opened_run {
 /* Parses the command line into the struct of arguments that begins with o, and brings the run's model into memory. Returns
  * the exit status, or -1 to go on. */
 int open_run(const cli_syntax *syntax, int argc, char **argv, opened_run *o, experiment *e, int uses);
-
-#endif

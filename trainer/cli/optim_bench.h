@@ -1,7 +1,6 @@
 /* optim_bench.h - the contestants of `adamod optim bench`. Each works on enough sets of arrays to outgrow the caches, and a
  * burst is one step of every set, so that no contestant finds its arrays in a cache. */
-#ifndef CLI_OPTIM_BENCH_H
-#define CLI_OPTIM_BENCH_H
+#pragma once
 
 #include "adamod.h"
 
@@ -174,5 +173,3 @@ typedef struct bench_optim_request {
 
 /* Returns the exit status of the command. */
 int bench_cuda(const bench_optim_request *ask);
-
-#endif

@@ -1,7 +1,6 @@
 /* ranks.h - for commands that mpirun or srun may start on several ranks. Only rank 0 prints; a failure on any rank is
  * reported once. */
-#ifndef CLI_RANKS_H
-#define CLI_RANKS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "comm/comm.h"
@@ -22,5 +21,3 @@ bool ranks_speak(void);
 
 /* For commands that run as one process: CLI_USAGE after one message in all if several ranks were started; else 0. */
 int ranks_refuse(const char *command);
-
-#endif

@@ -1,6 +1,5 @@
 /* run_recipe.h - for commands that train: one run of a recipe with its messages, flags that change a recipe, signals. */
-#ifndef CLI_RUN_RECIPE_H
-#define CLI_RUN_RECIPE_H
+#pragma once
 
 #include "cli/cli.h"
 #include "tasks/tasks.h"
@@ -32,5 +31,3 @@ int run_recipe(const char *command, const recipe *r, const train_options *how, c
 
 /* Prints the size, memory and estimated time of a run; writes no file (dry_run.c). Returns the exit status. */
 int run_recipe_dry(const recipe *r, comm *c);
-
-#endif

@@ -1,7 +1,6 @@
 /* text_lines.h - for commands of `adamod text` that turn lines into lines: from files or standard input to standard output,
  * in order, on several threads. */
-#ifndef CLI_TEXT_LINES_H
-#define CLI_TEXT_LINES_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -26,5 +25,3 @@ int text_lines_run(const char *command, const text_lines *t);
 /* The flag for text_lines.threads of a struct of arguments with a member `lines`. */
 #define TEXT_THREADS_FLAG                                                                                              \
     CLI_WHOLE("threads", "N", "threads; 0: one for each core (0)", arguments, lines.threads, 0, 1024)
-
-#endif

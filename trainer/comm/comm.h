@@ -10,8 +10,7 @@
  *
  * All ranks call every function from comm_barrier on, in the same order. None can fail: if MPI fails, for example when a
  * rank has died, it ends all ranks with a message. */
-#ifndef ADAMOD_COMM_H
-#define ADAMOD_COMM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ int64_t comm_part(const comm *c, int64_t n, int rank);
 void comm_reduce_scatter(comm *c, const float *x, int64_t n, int ranks, bool add, float *part);
 /* Sends each rank's part of x to all. */
 void comm_all_gather(comm *c, float *x, int64_t n);
-
-#endif

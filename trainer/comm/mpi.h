@@ -3,8 +3,7 @@
  * No MPI header is needed: functions are the same everywhere; only handles of types and operations differ. In Open MPI
  * they are addresses of variables, in MPICH and its derivatives (Intel MPI, MVAPICH, Cray) fixed integers. Both are passed
  * as a pointer; an integer parameter takes its lower half. */
-#ifndef ADAMOD_MPI_H
-#define ADAMOD_MPI_H
+#pragma once
 
 typedef void *mpi_handle;
 
@@ -33,5 +32,3 @@ enum { MPI_SERIALIZED = 2, MPI_VERSION_ROOM = 8192 };
 
 /* Loads the launcher's library, or the first there is, or ADAMOD_MPI_LIBRARY. NULL: none can be used. */
 const mpi *mpi_load(void);
-
-#endif

@@ -3,8 +3,7 @@
  * Sums run on a stream of their own, in parallel to the caller's, and can be recorded into a CUDA graph with it. With more
  * than two ranks NCCL's order differs from that of an ordered sum, and so do the bits. NCCL and the CUDA driver are loaded
  * at run time. */
-#ifndef ADAMOD_NCCL_H
-#define ADAMOD_NCCL_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -33,5 +32,3 @@ int nccl_join(nccl *n, void *stream);
 int nccl_add(nccl *n, double *x, int64_t count, void *stream);
 int nccl_mean(nccl *n, float *x, int64_t count, void *stream);
 int nccl_spread(nccl *n, void *x, size_t unit, const int64_t *parts, void *stream);
-
-#endif

@@ -11,8 +11,7 @@
  *     batcher_free(b);
  *
  * A batch depends only on the corpus, the policy, the seed, its epoch and its index. */
-#ifndef BATCH_H
-#define BATCH_H
+#pragma once
 
 #include "data/corpus.h"
 
@@ -77,5 +76,3 @@ int batcher_seek(batcher *b, int64_t epoch, int64_t index);
 
 /* Valid until the next call. Call it from one thread at a time. */
 const batch *batcher_next(batcher *b);
-
-#endif

@@ -11,8 +11,7 @@
  * BLEU_PLAIN: an order without a match makes the score 0, as in multi-bleu.perl, fairseq, and sacreBLEU with tokenize "none"
  * and smooth_method "none". BLEU_EXP: sacreBLEU's default smoothing, as in NIST's mteval: the k-th order without a match
  * counts as 1 / (2^k total). Both are 0 if no hypothesis has a 4-gram or nothing matches. */
-#ifndef BLEU_H
-#define BLEU_H
+#pragma once
 
 #include "support/text.h"
 
@@ -42,5 +41,3 @@ double bleu_score(const bleu *b, bleu_smoothing smoothing);
 double bleu_brevity_penalty(const bleu *b);
 /* The fraction of exact sentences; 0 if there are none. */
 double bleu_exact(const bleu *b);
-
-#endif

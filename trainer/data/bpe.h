@@ -10,8 +10,7 @@
  *     char *line = bpe_apply(w, text_of("lower"));             // "lo@@ wer"
  *
  * Words are separated by spaces. */
-#ifndef BPE_H
-#define BPE_H
+#pragma once
 
 #include "support/text.h"
 
@@ -67,5 +66,3 @@ char *bpe_apply(bpe_worker *w, text_slice line);
 int bpe_next_piece(text_slice *rest, text_slice *piece);
 /* Without spaces and line ends at both ends. */
 text_slice bpe_strip(text_slice text);
-
-#endif

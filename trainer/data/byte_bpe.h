@@ -12,8 +12,7 @@
  * Face's tokenizers, except for bytes that are not UTF-8: those packages replace them by U+FFFD.
  *
  * A byte_bpe never changes, and any number of threads may use it. Messages name the file and its line. */
-#ifndef BYTE_BPE_H
-#define BYTE_BPE_H
+#pragma once
 
 #include "core/buffer.h"
 #include "support/text.h"
@@ -82,5 +81,3 @@ int byte_bpe_learner_add_files(byte_bpe_learner *l, int n, const char *const *pa
  * Hugging Face's BpeTrainer with all bytes in its alphabet; the ids are in the order of GPT-2's: bytes, merges,
  * "<|endoftext|>". */
 int byte_bpe_learn(byte_bpe **out, const byte_bpe_learner *l, int64_t size, int64_t min_frequency);
-
-#endif

@@ -1,6 +1,5 @@
 /* byte_bpe_internal.h - what the files of byte_bpe.h share. */
-#ifndef BYTE_BPE_INTERNAL_H
-#define BYTE_BPE_INTERNAL_H
+#pragma once
 
 #include "data/byte_bpe.h"
 #include "data/pair_map.h"
@@ -37,5 +36,3 @@ int byte_bpe_byte(uint32_t character);
 /* The bytes that a text spells, in place of what the buffer had. false: *other is a character that stands for no byte. */
 bool byte_bpe_read_bytes(text_slice spelled, adamod__buffer *out, uint32_t *other);
 void byte_bpe_spell(text_slice bytes, adamod__buffer *out);
-
-#endif

@@ -4,12 +4,9 @@
  *
  * Bytes that are not UTF-8 are cut as U+FFFD is, which others put in their place: they are neither letters, numbers
  * nor spaces. */
-#ifndef BYTE_PIECES_H
-#define BYTE_PIECES_H
+#pragma once
 
 #include "support/text.h"
 
 /* Takes the next piece from the front of rest, which must not be empty. */
 text_slice byte_pieces_next(text_slice *rest);
-
-#endif

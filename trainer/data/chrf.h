@@ -1,6 +1,5 @@
 /* chrf.h - the counts of chrF (Popović, WMT 2015) and chrF++ (2017): n-grams of characters without white space, and of words. */
-#ifndef CHRF_H
-#define CHRF_H
+#pragma once
 
 #include "support/text.h"
 
@@ -13,5 +12,3 @@ typedef struct chrf {
 
 /* words: also counts n-grams of words. -1: out of memory. */
 int chrf_count(chrf *c, text_slice hyp, text_slice ref, int words);
-
-#endif

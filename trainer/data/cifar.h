@@ -6,8 +6,7 @@
  *               coarse_label_names.txt and fine_label_names.txt
  *
  * Without a file of names, classes are named by their numbers. */
-#ifndef CIFAR_H
-#define CIFAR_H
+#pragma once
 
 #include "data/pictures.h"
 
@@ -29,5 +28,3 @@ int cifar_read(pictures *out, const char *directory, const cifar_options *o);
 
 /* Appends the pictures of one file in memory; name is for messages. */
 int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, cifar_kind kind);
-
-#endif

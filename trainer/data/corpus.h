@@ -9,8 +9,7 @@
  *     if (corpus_encode(&pairs, &train, german, english)) ...
  *
  * Messages name the file and line. After a failure, outputs are empty and need not be freed. */
-#ifndef CORPUS_H
-#define CORPUS_H
+#pragma once
 
 #include "support/text.h"
 #include "data/vocab.h"
@@ -105,5 +104,3 @@ static inline int64_t corpus_length(const corpus_side *side, int64_t i) { return
 /* src and tgt may be the same vocabulary. */
 int corpus_encode(corpus *out, const corpus_text *text, const vocab *src, const vocab *tgt);
 void corpus_free(corpus *c);
-
-#endif

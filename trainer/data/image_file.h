@@ -1,6 +1,5 @@
 /* image_file.h - reads PNG and JPEG files, if built with libpng and libjpeg, and scales pictures to a square. */
-#ifndef IMAGE_FILE_H
-#define IMAGE_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ int image_square(const image *x, int size, uint8_t *out);
 
 /* Reads a file as [size, size, 3]. A JPEG is first halved down to at least twice the size. */
 int image_read_square(const char *path, int size, uint8_t *out);
-
-#endif

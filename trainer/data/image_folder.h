@@ -2,8 +2,7 @@
  *
  * Classes are the subdirectories, pictures the files in them that end in .png, .jpg or .jpeg, both in byte order. Names that
  * begin with a dot are ignored. Other files, directories in a class, and pictures outside classes are skipped and counted. */
-#ifndef IMAGE_FOLDER_H
-#define IMAGE_FOLDER_H
+#pragma once
 
 #include "data/pictures.h"
 
@@ -38,5 +37,3 @@ void image_names_free(image_names *l);
 /* Appends all pictures in a directory and below, in byte order of their paths. Directories that cannot be read are appended
  * as well. */
 int image_folder_find(image_names *out, const char *directory);
-
-#endif

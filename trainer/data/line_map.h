@@ -1,6 +1,5 @@
 /* line_map.h - maps lines of text to lines of text, in order, on several threads. */
-#ifndef LINE_MAP_H
-#define LINE_MAP_H
+#pragma once
 
 #include "support/text.h"
 
@@ -23,5 +22,3 @@ typedef struct line_map {
 /* Maps the lines of n files (text_input.h), or of standard input if n is 0. Passes on all lines before one that is not
  * text, then fails. */
 int line_map_run(const line_map *m, int n, const char *const *paths);
-
-#endif

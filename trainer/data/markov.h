@@ -1,8 +1,7 @@
 /* markov.h - a generated language of known entropy, the lowest loss a model can reach: after any `order` words, one of
  * `branches` words follows, each half as likely as the one before, the last as likely as its predecessor. The seed
  * determines which. */
-#ifndef ADAMOD_MARKOV_H
-#define ADAMOD_MARKOV_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ void markov_text(const markov_language *l, uint64_t stream, int64_t n, int32_t *
 
 /* In nats per word. */
 double markov_entropy(const markov_language *l);
-
-#endif

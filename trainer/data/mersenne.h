@@ -1,6 +1,5 @@
 /* mersenne.h - MT19937 (Matsumoto and Nishimura, 1998), with the seeds and numbers of Python's `random`. */
-#ifndef MERSENNE_H
-#define MERSENNE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ typedef struct mersenne {
 void mersenne_seed(mersenne *m, uint32_t seed);
 /* random.random(): 53 bits, 0 <= x < 1. */
 double mersenne_next(mersenne *m);
-
-#endif

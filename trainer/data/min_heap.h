@@ -1,6 +1,5 @@
 /* min_heap.h - a queue that gives the least item first. */
-#ifndef MIN_HEAP_H
-#define MIN_HEAP_H
+#pragma once
 
 #include "support/array.h"
 
@@ -42,5 +41,3 @@ static inline min_heap_item min_heap_pop(min_heap *h) {
     h->items[i] = last;
     return least;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Quotation marks become ", apostrophes ', dashes -, an ellipsis three full stops. Spaces before : ; % and inside brackets
  * are removed. A non-breaking space between digits becomes the language's decimal mark. */
-#ifndef NORMALIZER_H
-#define NORMALIZER_H
+#pragma once
 
 #include "data/points.h"
 
@@ -28,5 +27,3 @@ void normalizer_free(normalizer *n);
 char *normalizer_lower(normalizer *n, text_slice line);
 /* As Python's lower() and sacreBLEU: a capital sigma at the end of a word becomes a final sigma. */
 char *normalizer_lower_words(normalizer *n, text_slice line);
-
-#endif

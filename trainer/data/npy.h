@@ -7,8 +7,7 @@
  * in C order. A file must be exactly as long as its header says.
  *
  * Messages begin with the path: "x.npy: dtype '|O' holds Python objects, expected '<f4' or '<f8'". */
-#ifndef NPY_H
-#define NPY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ int npy_writer_open(npy_writer **out, const char *path, npy_type type, int ndim,
 int npy_writer_append(npy_writer *w, const void *data, size_t bytes);
 int npy_writer_close(npy_writer *w);
 void npy_writer_abort(npy_writer *w);
-
-#endif

@@ -7,8 +7,7 @@
  * English is British: "and" before the last two digits of each group of three if anything precedes them, no commas, and a
  * hyphen within 21 to 99: "three hundred and forty-five", "one thousand and five",
  * "one thousand one hundred", "one hundred and twenty-three thousand four hundred and fifty-six". */
-#ifndef ADAMOD_NUMBER_WORDS_H
-#define ADAMOD_NUMBER_WORDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@
 /* Return the bytes written, without the terminating zero; -1 if n is out of range or size is too small. */
 int numbers_german(int n, char *out, size_t size);
 int numbers_english(int n, char *out, size_t size);
-
-#endif

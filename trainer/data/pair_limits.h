@@ -1,6 +1,5 @@
 /* pair_limits.h - limits of sentence pairs by length, as in Moses' clean-corpus-n.perl. */
-#ifndef PAIR_LIMITS_H
-#define PAIR_LIMITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ static inline bool pair_limits_keep(const pair_limits *l, int64_t a, int64_t b) 
     const int64_t longer = a > b ? a : b, shorter = a > b ? b : a;
     return shorter >= l->min && longer <= l->max && (double)longer <= l->ratio * (double)shorter;
 }
-
-#endif

@@ -4,8 +4,7 @@
  *     int32_t *value = pair_map_at(&m, 3, 4);          // NULL: out of memory
  *     if (*value == PAIR_MAP_NEW) *value = 7;
  *     pair_map_free(&m); */
-#ifndef PAIR_MAP_H
-#define PAIR_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ int32_t *pair_map_at(pair_map *m, int32_t a, int32_t b);
 /* The value, or PAIR_MAP_NEW if there is none. */
 int32_t pair_map_get(const pair_map *m, int32_t a, int32_t b);
 void pair_map_free(pair_map *m);
-
-#endif

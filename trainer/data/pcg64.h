@@ -1,7 +1,6 @@
 /* pcg64.h - PCG XSL RR 128/64 (O'Neill, 2014), with the seeds and numbers of numpy's default_rng, so that resampling draws
  * the same sentences as sacreBLEU. */
-#ifndef PCG64_H
-#define PCG64_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ typedef struct pcg64 {
 void pcg64_seed(pcg64 *p, uint32_t seed);
 /* rng.integers(n) of a 64-bit type, n < 2^32. */
 uint32_t pcg64_below(pcg64 *p, uint32_t n);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Readers (cifar.h, image_folder.h, shapes.h) append, so that training, validation and test pictures can be one block. A
  * failed call appends nothing. */
-#ifndef PICTURES_H
-#define PICTURES_H
+#pragma once
 
 #include "core/pool.h"
 
@@ -52,5 +51,3 @@ typedef struct pictures_crew {
 
 /* adamod__pool_run with progress. */
 void pictures_each(const pictures_crew *crew, int64_t n, pool_task task, void *context);
-
-#endif

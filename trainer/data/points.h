@@ -1,6 +1,5 @@
 /* points.h - text as a growing array of code points, for rules that look at neighbouring characters. */
-#ifndef POINTS_H
-#define POINTS_H
+#pragma once
 
 #include "data/unicode.h"
 #include "support/array.h"
@@ -51,5 +50,3 @@ static inline void points_free(points *p) {
     free(p->at);
     *p = (points){0};
 }
-
-#endif

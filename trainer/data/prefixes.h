@@ -1,6 +1,5 @@
 /* prefixes.h - abbreviations by language: words that keep their full stop. */
-#ifndef PREFIXES_H
-#define PREFIXES_H
+#pragma once
 
 #include "support/text.h"
 
@@ -15,5 +14,3 @@ bool prefixes_known(const char *language);
 
 /* word is without its full stop. */
 prefix_kind prefixes_find(const prefixes *p, text_slice word);
-
-#endif

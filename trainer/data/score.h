@@ -5,8 +5,7 @@
  *     score_text *s = score_create(&o);
  *     for (...) score_add(s, hypothesis, reference);
  *     printf("%s = %.2f\n", score_signature(&o, 0, line, sizeof line), score_value(s)); */
-#ifndef SCORE_H
-#define SCORE_H
+#pragma once
 
 #include "support/text.h"
 #include "data/bleu.h"
@@ -50,5 +49,3 @@ int score_resample(const score_text *s, int64_t samples, score_interval *out);
 /* The p-value of the difference between two systems on the same sentences, by paired bootstrap; 1 if no resample has a
  * difference. -1: out of memory. */
 int score_compare(const score_text *baseline, const score_text *other, int64_t samples, double *p);
-
-#endif

@@ -3,8 +3,7 @@
  * front of it, with noise. Pictures are square; out->size says how large, from SHAPES_LEAST to SHAPES_MOST pixels.
  *
  * A picture depends on its size, the options and its number alone. */
-#ifndef SHAPES_H
-#define SHAPES_H
+#pragma once
 
 #include "data/pictures.h"
 
@@ -22,5 +21,3 @@ typedef struct shapes_options {
 
 /* Appends n pictures, equally many of each class, and names the classes if they have no names yet. */
 int shapes_generate(pictures *out, const shapes_options *o, int64_t n, const pictures_crew *crew);
-
-#endif

@@ -1,6 +1,5 @@
 /* shuffle.h - a shuffle determined by a key. */
-#ifndef SHUFFLE_H
-#define SHUFFLE_H
+#pragma once
 
 #include "support/random.h"
 
@@ -34,5 +33,3 @@ static inline uint64_t shuffle_place(uint64_t i, uint64_t n, uint64_t key) {
     } while (i >= n);
     return i;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* strings.h - a table of different strings, numbered from 0 in the order in which they were added. */
-#ifndef STRINGS_TABLE_H
-#define STRINGS_TABLE_H
+#pragma once
 
 #include "support/text.h"
 
@@ -33,5 +32,3 @@ typedef struct string_counts {
 
 int string_counts_add(string_counts *c, text_slice text, int64_t times); /* -1: out of memory */
 void string_counts_free(string_counts *c);
-
-#endif

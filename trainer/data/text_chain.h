@@ -2,8 +2,7 @@
  *
  *     text_chain *c = text_chain_create(&(text_chain_options){.language = "de", .lower = true});
  *     char *tokens = text_chain_split(c, text_of("Das ist es."));     // "das ist es ." */
-#ifndef TEXT_CHAIN_H
-#define TEXT_CHAIN_H
+#pragma once
 
 #include "support/text.h"
 
@@ -25,5 +24,3 @@ void text_chain_free(text_chain *c);                              /* NULL is fin
 /* The caller frees the result; NULL: out of memory. Use one chain per thread. */
 char *text_chain_split(text_chain *c, text_slice line);
 char *text_chain_join(text_chain *c, text_slice tokens); /* keeps the case of the tokens */
-
-#endif

@@ -14,8 +14,7 @@
  * - A line is UTF-8 without zero bytes.
  *
  * A line is returned as soon as its end was read, even from a slow pipe. Messages begin with the name of the file. */
-#ifndef TEXT_INPUT_H
-#define TEXT_INPUT_H
+#pragma once
 
 #include "support/text.h"
 
@@ -50,5 +49,3 @@ int64_t text_input_number(const text_input *in);
 int text_input_read(const char *path, char **bytes, size_t *n);
 /* Fails if the text, decompressed, has more than `most` bytes. */
 int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n);
-
-#endif

@@ -9,8 +9,7 @@
  * Ids have 16 bits. There are two formats: that of llm.c has a header of 256 whole numbers of 32 bits (20240520, 1,
  * the number of ids, zeros), that of nanoGPT has none. Files are mapped into memory, so they may be larger than it. A
  * file must not shrink while it is open. */
-#ifndef TOKEN_FILE_H
-#define TOKEN_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ int token_writer_add(token_writer *w, const int32_t *ids, size_t n);
 int64_t token_writer_count(const token_writer *w);
 /* Frees w. keep: the file takes its place; else it is dropped. NULL is fine. */
 int token_writer_close(token_writer *w, bool keep);
-
-#endif

@@ -1,7 +1,6 @@
 /* token_pack.h - packs texts into a file of tokens (token_file.h): before each document comes "<|endoftext|>", as in
  * llm.c. */
-#ifndef TOKEN_PACK_H
-#define TOKEN_PACK_H
+#pragma once
 
 #include "data/byte_bpe.h"
 #include "data/token_file.h"
@@ -21,5 +20,3 @@ typedef struct token_pack {
 
 /* Adds the documents of n files, or of standard input if n is 0. Text may be any bytes, and larger than memory. */
 int token_pack_run(const token_pack *p, int n, const char *const *paths, token_writer *out);
-
-#endif

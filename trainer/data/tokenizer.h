@@ -12,8 +12,7 @@
  * Differences from sacremoses 0.2.0: letters added to Unicode since 2014 are letters, as in Perl; text that contains
  * sacremoses' own markers ("DOTMULTI") is not changed; Czech decimal numbers and words with "-li" are joined as in Moses,
  * where sacremoses has bugs. */
-#ifndef TOKENIZER_H
-#define TOKENIZER_H
+#pragma once
 
 #include "support/text.h"
 
@@ -40,5 +39,3 @@ bool tokenizer_knows(const char *language);
  * thread. */
 char *tokenizer_split(tokenizer *t, text_slice line);
 char *tokenizer_join(tokenizer *t, text_slice line);
-
-#endif

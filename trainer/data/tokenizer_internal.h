@@ -1,6 +1,5 @@
 /* tokenizer_internal.h - shared by tokenizer.c and detokenizer.c. */
-#ifndef TOKENIZER_INTERNAL_H
-#define TOKENIZER_INTERNAL_H
+#pragma once
 
 #include "data/points.h"
 #include "data/prefixes.h"
@@ -21,5 +20,3 @@ void tokenizer__run(tokenizer *t, void (*pass)(tokenizer *t));
 void tokenizer__squeeze(tokenizer *t);
 /* "&amp;" for '&'; NULL: the character stays. */
 const char *tokenizer__entity_of(uint32_t c);
-
-#endif

@@ -1,6 +1,5 @@
 /* unicode.h - code points to and from UTF-8, and classes of characters for rules about text. */
-#ifndef UNICODE_H
-#define UNICODE_H
+#pragma once
 
 #include "support/text.h"
 
@@ -43,5 +42,3 @@ bool unicode_is_case_ignorable(uint32_t c);
 
 /* Writes the lower-case form. Returns its length: 1, or 2 for U+0130. */
 int unicode_lower(uint32_t c, uint32_t out[2]);
-
-#endif

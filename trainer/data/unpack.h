@@ -1,6 +1,5 @@
 /* unpack.h - decompresses gzip and zstd, piece by piece. */
-#ifndef UNPACK_H
-#define UNPACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ const char *unpacker_run(unpacker *u, const char *in, size_t *n_in, char *out, s
 
 /* Whether the data are complete. */
 bool unpacker_done(const unpacker *u);
-
-#endif

@@ -10,8 +10,7 @@
  *     if (vocab_build(&v, counter, &(vocab_options){.min_count = 2})) ...
  *
  * A vocabulary never changes, and any number of threads may use it. Messages name the file and line. */
-#ifndef VOCAB_H
-#define VOCAB_H
+#pragma once
 
 #include "support/text.h"
 
@@ -56,5 +55,3 @@ int vocab_save(const vocab *v, const char *path);
 int vocab_load(vocab **out, const char *path);
 /* Parses the bytes of such a file; name is for messages. */
 int vocab_parse(vocab **out, text_slice bytes, const char *name);
-
-#endif

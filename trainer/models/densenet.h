@@ -1,8 +1,7 @@
 /* Densely connected networks (Huang et al., arXiv 1608.06993) for small images, as the paper trains them: each layer reads
  * all features of its block, and puts its own before them; between blocks a transition halves channels, height and
  * width. DenseNet-121 by default. */
-#ifndef ADAMOD_DENSENET_H
-#define ADAMOD_DENSENET_H
+#pragma once
 
 #include "support/keys.h"
 #include "models/vision.h"
@@ -25,5 +24,3 @@ const char *densenet_check(const densenet_settings *s);
 
 /* Square images [rows, size, size, channels] to logits [rows, classes]. Each transition halves the size. */
 nn_value densenet_build(nn_graph *g, const densenet_settings *s, nn_value images, int classes);
-
-#endif

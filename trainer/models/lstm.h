@@ -1,7 +1,6 @@
 /* LSTM layers between an embedding and a decoder with the same table: AWD-LSTM (Merity, Keskar and Socher, arXiv
  * 1708.02182), which the AdaMod paper trains on Penn Treebank. */
-#ifndef ADAMOD_LSTM_H
-#define ADAMOD_LSTM_H
+#pragma once
 
 #include "support/keys.h"
 #include "nn/nn.h"
@@ -33,5 +32,3 @@ nn_value lstm_predict(nn_graph *g, const lstm_settings *s, const lstm_text *text
 
 /* Declares the states of another text, for graphs that are built after parameters were made. */
 void lstm_declare(nn_graph *g, const lstm_settings *s, const char *state, int64_t batch);
-
-#endif

@@ -1,6 +1,5 @@
 /* Fully connected layers of ReLU units: a baseline that does not know which pixels are neighbours. */
-#ifndef ADAMOD_MLP_H
-#define ADAMOD_MLP_H
+#pragma once
 
 #include "support/keys.h"
 #include "nn/nn.h"
@@ -15,5 +14,3 @@ extern const key_table mlp_keys;
 
 /* Images or rows of numbers to logits [rows, classes]. */
 nn_value mlp_build(nn_graph *g, const mlp_settings *s, nn_value x, int classes);
-
-#endif

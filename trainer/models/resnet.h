@@ -4,8 +4,7 @@
  *
  * With norm "fixup" they have scales and shifts of one number each instead of norms, and weights that begin so small that
  * none are needed (Zhang et al., arXiv 1901.09321). */
-#ifndef ADAMOD_RESNET_H
-#define ADAMOD_RESNET_H
+#pragma once
 
 #include "support/keys.h"
 #include "models/vision.h"
@@ -29,5 +28,3 @@ const char *resnet_check(const resnet_settings *s);
 
 /* Square images [rows, size, size, channels] to logits [rows, classes]. */
 nn_value resnet_build(nn_graph *g, const resnet_settings *s, nn_value images, int classes);
-
-#endif

@@ -2,8 +2,7 @@
  * post-LN unless pre_norm, ReLU, sinusoidal positions.
  *
  * One set of parameters serves three graphs: training (and scoring), the encoder, and one step of the decoder. */
-#ifndef ADAMOD_TRANSFORMER_H
-#define ADAMOD_TRANSFORMER_H
+#pragma once
 
 #include "support/keys.h"
 #include "nn/nn.h"
@@ -65,5 +64,3 @@ typedef struct transformer_step_symbols {
 } transformer_step_symbols;
 void transformer_step(nn_graph *g, const transformer_config *c, const transformer_step_sizes *sizes,
                       const nn_beam_options *o, transformer_step_symbols *symbols);
-
-#endif

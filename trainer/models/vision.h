@@ -1,6 +1,5 @@
 /* Layers with their parameters, and settings that are lists, for models of images. */
-#ifndef ADAMOD_VISION_H
-#define ADAMOD_VISION_H
+#pragma once
 
 #include "nn/nn.h"
 
@@ -24,5 +23,3 @@ nn_value vision_convolution(nn_graph *g, const char *name, nn_value x, int64_t o
 nn_value vision_norm(nn_graph *g, const char *name, nn_value x, nn_value residual, vision_gamma gamma, nn_activation a);
 /* The mean of each channel over square images, and a linear layer. */
 nn_value vision_head(nn_graph *g, nn_value x, int classes, nn_init weight, nn_init bias);
-
-#endif

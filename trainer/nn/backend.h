@@ -3,8 +3,7 @@
  * backend/NAME/ has a file OP.c (or .cu) for each op with `const nn_kernels nn_NAME_OP` (kernel.h), and a table of those in
  * backend.c. Ops may be missing: on the host the reference kernels stand in; on a device a plan that needs the op fails,
  * and the message names it. A device's backend has the functions below, too. */
-#ifndef ADAMOD_NN_BACKEND_H
-#define ADAMOD_NN_BACKEND_H
+#pragma once
 
 #include "nn/kernel.h"
 
@@ -71,5 +70,3 @@ typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 const nn_backend *nn_backend_find(const char *name);
 /* A backend's kernels of an op; NULL: it has none. */
 const nn_kernels *nn_backend_kernels(const nn_backend *backend, const char *op);
-
-#endif

@@ -1,6 +1,5 @@
 /* Parameters, persistent states and constants on a device. */
-#ifndef ADAMOD_NN_PLACE_H
-#define ADAMOD_NN_PLACE_H
+#pragma once
 
 #include "nn/backend.h"
 
@@ -32,5 +31,3 @@ adamod_status nn_device_keep_constant(nn_device_params *on, const void *host, si
 void nn_device_drop_constant(nn_device_params *on, const void *host);
 /* Its memory on the device; NULL: it is not there. */
 void *nn_device_constant(const nn_device_params *on, const void *host);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inside of a graph, for the plan. */
-#ifndef ADAMOD_NN_GRAPH_H
-#define ADAMOD_NN_GRAPH_H
+#pragma once
 
 #include "nn/op.h"
 
@@ -45,5 +44,3 @@ nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param 
 
 /* The value in whose memory v is written, through any number of aliases; v itself: it has its own memory. */
 nn_value nn_memory_of(const nn_graph *g, nn_value v);
-
-#endif

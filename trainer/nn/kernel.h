@@ -8,8 +8,7 @@
  *   on a device    pointers are the device's, and a kernel only enqueues work on call->device->stream. That work is
  *                  recorded and replayed, so rows are always the capacity; the number of live rows is in the device's
  *                  memory. Sums have an order that follows from sizes alone: no floating-point atomics */
-#ifndef ADAMOD_NN_KERNEL_H
-#define ADAMOD_NN_KERNEL_H
+#pragma once
 
 #include "nn/nn.h"
 
@@ -177,5 +176,3 @@ static inline int64_t nn_pixels(const nn_array *a) { return a->rows * (a->cols /
 
 /* Numbers at full capacity; 0 if there is no such array. */
 static inline int64_t nn_numbers(const nn_shape *s) { return s->ndim ? s->dim[0] * nn_columns(s) : 0; }
-
-#endif

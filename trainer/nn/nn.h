@@ -11,8 +11,7 @@
  *
  * Building functions do not fail: the first mistake (a shape that does not fit) is kept as a message, later calls do
  * nothing, and nn_plan_create reports it. */
-#ifndef ADAMOD_NN_H
-#define ADAMOD_NN_H
+#pragma once
 
 #include "adamod.h"
 
@@ -423,5 +422,3 @@ adamod_status nn_plan_read(nn_plan *plan, const char *state, int64_t first, int6
 nn_memory nn_plan_memory(const nn_plan *plan);
 /* Whether an op takes a slow way that other settings would avoid; out says which and why, for people. */
 bool nn_plan_remark(const nn_plan *plan, char *out, size_t size);
-
-#endif

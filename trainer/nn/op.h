@@ -9,8 +9,7 @@
  *
  * Its name is in NN_OPS below, its builder in nn.h and its attributes in ops/attributes.h; no other file of the engine
  * knows it. Kernels of other backends are optional: see backend.h. */
-#ifndef ADAMOD_NN_OP_H
-#define ADAMOD_NN_OP_H
+#pragma once
 
 #include "nn/kernel.h"
 
@@ -87,5 +86,3 @@ NN_OPS(NN_OP_DECLARE)
 nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const void *attributes);
 /* Whether both have the same rows, symbol or number, and the same other dimensions. */
 bool nn_same_shape(const nn_shape *a, const nn_shape *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inside of a plan: plan.c, join.c, calls.c, fuse.c and layout.c make it, replay.c runs it. */
-#ifndef ADAMOD_NN_PLAN_H
-#define ADAMOD_NN_PLAN_H
+#pragma once
 
 #include "nn/device_params.h"
 #include "nn/graph.h"
@@ -155,5 +154,3 @@ void nn_plan_tell(nn_plan *plan, int step);
 /* Buffers and events of a device's plan. */
 adamod_status nn_traffic_create(nn_plan *plan);
 void nn_traffic_free(nn_plan *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* profile.h - the parts of a plan and their times, for benchmarks and reports. */
-#ifndef ADAMOD_NN_PROFILE_H
-#define ADAMOD_NN_PROFILE_H
+#pragma once
 
 #include "nn/nn.h"
 
@@ -70,5 +69,3 @@ adamod_status nn_profile_peak(const nn_params *params, double *flops);
  * device, if its precision is mixed. 0: not known. */
 double nn_profile_data_sheet(const char *gpu);
 double nn_profile_data_sheet_peak(const nn_plan *plan);
-
-#endif

@@ -1,7 +1,6 @@
 /* figures.h - figures: data files, gnuplot scripts that draw them, and the drawings adapted to the page. All files stay in
  * PAGE-figures, so that a figure can be restyled and drawn again by hand. */
-#ifndef ADAMOD_FIGURES_H
-#define ADAMOD_FIGURES_H
+#pragma once
 
 #include "report/variants.h"
 
@@ -113,5 +112,3 @@ const report_run *report_histogram_run(const report_variant *v);
 bool report_is_bounded(const report_variant *v);
 /* The largest share of elements above 10^decade after the bound, in any histogram of the run. */
 double report_share_above(const report_run *r, double decade);
-
-#endif

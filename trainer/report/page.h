@@ -1,6 +1,5 @@
 /* page.h - writes the parts of the page as HTML. */
-#ifndef ADAMOD_PAGE_H
-#define ADAMOD_PAGE_H
+#pragma once
 
 #include "report/figures.h"
 #include "report/sheet.h"
@@ -74,5 +73,3 @@ void page_limit(FILE *out, const report *r, const char *of);
 
 /* Writes the whole page, and its tables as files. f, t: the figures and the table of each report. */
 int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* panels.h - a panel of a figure: the variants' lines over an axis, as a gnuplot script. */
-#ifndef ADAMOD_PANELS_H
-#define ADAMOD_PANELS_H
+#pragma once
 
 #include "report/figures.h"
 
@@ -71,5 +70,3 @@ void panel_ticks(FILE *out, const panel *p);
 
 /* Writes the panel's script and adds its drawing. b: the blocks of each variant. */
 int panel_add(report_figures *f, report_group group, const panel *p, const report *r, const panel_blocks *b);
-
-#endif

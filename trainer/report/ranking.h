@@ -1,6 +1,5 @@
 /* ranking.h - which variant is the best in a column of results, and whether its lead is more than chance. */
-#ifndef ADAMOD_RANKING_H
-#define ADAMOD_RANKING_H
+#pragma once
 
 #include "report/variants.h"
 
@@ -34,5 +33,3 @@ void ranking_print(const report *r, FILE *out);
 
 /* Writes a difference of a column's numbers with its sign: "+0.42"; of percentages "+0.42 points". */
 void ranking_difference(const metric *m, double difference, char *out, size_t size);
-
-#endif

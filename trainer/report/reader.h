@@ -5,8 +5,7 @@
  * task.json says what a run measures. Older runs do not have it: then the metrics are those that the caller knows.
  *
  * A run takes a few megabytes at most: long curves are thinned, and histograms of neighbouring updates left out. */
-#ifndef ADAMOD_READER_H
-#define ADAMOD_READER_H
+#pragma once
 
 #include "support/metric.h"
 
@@ -142,5 +141,3 @@ bool report_validates_on_test(const report_run *r);
 /* Lists the runs that a path stands for: itself, or if it is no run directory, all runs in it in the order in which they
  * were started. The caller frees each name, then *out. */
 int report_runs_find(const char *path, char ***out, int *n);
-
-#endif

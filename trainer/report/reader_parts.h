@@ -1,6 +1,5 @@
 /* reader_parts.h - what the files of the reader share: how a run's files are opened, and the reader of each. */
-#ifndef ADAMOD_READER_PARTS_H
-#define ADAMOD_READER_PARTS_H
+#pragma once
 
 #include "support/array.h"
 #include "support/json_input.h"
@@ -68,5 +67,3 @@ void reader_free_samples(report_run *r);
 /* reader_classes.c */
 reader_of reader_classes;
 void reader_free_classes(report_classes *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* report.h - makes a self-contained page with figures from run directories (train/run.h), and reads nothing else. */
-#ifndef ADAMOD_REPORT_H
-#define ADAMOD_REPORT_H
+#pragma once
 
 #include "support/metric.h"
 
@@ -16,5 +15,3 @@ const char *report_beside(const char *page, const char *what, char out[PATH_MAX]
 
 /* Prints the table of results for a terminal, and what seeds can tell of it. */
 int report_print_table(const char *const *runs, int n, const metric *known, int n_known);
-
-#endif

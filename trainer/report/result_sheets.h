@@ -1,7 +1,6 @@
 /* result_sheets.h - the tables of results as sheets: for people as the page shows them, and for programs with one number, or
  * one test, a row. */
-#ifndef ADAMOD_RESULT_SHEETS_H
-#define ADAMOD_RESULT_SHEETS_H
+#pragma once
 
 #include "report/sheet.h"
 #include "report/variants.h"
@@ -16,5 +15,3 @@ int tests_count(const report *r);
 sheet *tests_sheet(const report *r);
 /* metric, split, unit, best, other, best_runs, other_runs, difference (of the means), p. */
 sheet *tests_records(const report *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* ridges.h - histograms of learning rates of some updates, one in front of another, the first at the back. */
-#ifndef ADAMOD_RIDGES_H
-#define ADAMOD_RIDGES_H
+#pragma once
 
 #include "report/figures.h"
 
@@ -37,5 +36,3 @@ bool ridge_share_scale(ridge_panel *p, int n);
 int ridge_write_data(report_figures *f, ridge_panel *p, const ridge_axes *a);
 void ridge_write_axes(FILE *out, const ridge_axes *a);
 void ridge_write_plot(FILE *out, const ridge_panel *p, const ridge_axes *a);
-
-#endif

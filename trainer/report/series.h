@@ -1,6 +1,5 @@
 /* series.h - a quantity of a run between and around the points at which it was recorded. */
-#ifndef ADAMOD_SERIES_H
-#define ADAMOD_SERIES_H
+#pragma once
 
 #include "report/reader.h"
 
@@ -27,5 +26,3 @@ void series_means_free(series_means *m);
 /* The mean around an update. Near the start the window shrinks on both sides, so that the first losses, which fall fast,
  * remain visible. NAN before the first point and after the last. */
 double series_mean(const series_means *m, double step);
-
-#endif

@@ -1,6 +1,5 @@
 /* sheet.h - a table as data: the same cells as CSV, Markdown, LaTeX and HTML. Row 0 has the heads, column 0 the names. */
-#ifndef ADAMOD_SHEET_H
-#define ADAMOD_SHEET_H
+#pragma once
 
 #include <stdio.h>
 
@@ -28,5 +27,3 @@ int sheet_html(const sheet *s, FILE *out);
 /* Writes DIRECTORY/NAME.md and NAME.tex of the sheet, and NAME.csv of records: one row a number, for programs; of the sheet
  * if records is NULL. Makes the directory. Each file replaces the old one only once it is whole. */
 int sheet_save(const sheet *s, const sheet *records, const char *directory, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* variants.h - groups runs that differ only in their seed into variants, and sums up the results of each. */
-#ifndef ADAMOD_VARIANTS_H
-#define ADAMOD_VARIANTS_H
+#pragma once
 
 #include "report/reader.h"
 
@@ -155,5 +154,3 @@ void report_table_free(report_table *t);
 int report_width(void);
 /* Prints the table in `width` characters if it can. may_cut: may remove means and deviations from the table. */
 void report_table_print(report_table *t, FILE *out, int width, bool may_cut);
-
-#endif

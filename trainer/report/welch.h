@@ -1,6 +1,5 @@
 /* welch.h - can seeds tell two variants apart? */
-#ifndef ADAMOD_WELCH_H
-#define ADAMOD_WELCH_H
+#pragma once
 
 #include "report/variants.h"
 
@@ -19,5 +18,3 @@ double welch_critical(double df);
  * at least 2.3 standard deviations of a run apart." For runs that spread alike: the critical t of 2n - 2 degrees of freedom
  * times sqrt(2 / n). */
 void welch_power(int n, char *out, size_t size);
-
-#endif

@@ -4,8 +4,7 @@
  *     size_t n = 0, room = 0;
  *     if (!ARRAY_RESERVE(ids, n + 1, room)) ...       // out of memory: ids is as it was
  *     ids[n++] = 7; */
-#ifndef ADAMOD_SUPPORT_ARRAY_H
-#define ADAMOD_SUPPORT_ARRAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@
 /* array points to the pointer to the first element. */
 bool array_extend(void *array, size_t n, size_t size);
 bool array_grow(void *array, size_t n, size_t *room, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* base64.h - base64 of RFC 4648, with padding and without line breaks. */
-#ifndef ADAMOD_BASE64_H
-#define ADAMOD_BASE64_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,5 +12,3 @@ void base64_encode(const void *bytes, size_t n, char *out);
 
 /* Decodes to exactly n bytes. False if text is not base64 of n bytes. */
 bool base64_decode(const char *text, void *out, size_t n);
-
-#endif

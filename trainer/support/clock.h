@@ -1,6 +1,5 @@
 /* clock.h - time in seconds. */
-#ifndef ADAMOD_SUPPORT_CLOCK_H
-#define ADAMOD_SUPPORT_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -15,5 +14,3 @@ static inline double clock_seconds(void) { return clock_read(CLOCK_MONOTONIC); }
 
 /* Since 1970. */
 static inline double clock_wall_seconds(void) { return clock_read(CLOCK_REALTIME); }
-
-#endif

@@ -5,8 +5,7 @@
  *     digest_start(&d, DIGEST_SHA256);
  *     digest_add(&d, "abc", 3);
  *     digest_end(&d, hex);                             // "ba7816bf..." */
-#ifndef ADAMOD_DIGEST_H
-#define ADAMOD_DIGEST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ void digest_end(digest *d, char hex[DIGEST_HEX]);
 
 /* "SHA-256" or "MD5". */
 const char *digest_name(digest_kind kind);
-
-#endif

@@ -2,8 +2,7 @@
  *
  *     uint64_t hash = fingerprint_names(FINGERPRINT_NAMES, name, strlen(name) + 1);   // then the next name, with hash
  */
-#ifndef ADAMOD_FINGERPRINT_H
-#define ADAMOD_FINGERPRINT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ uint64_t fingerprint_names(uint64_t hash, const void *data, size_t n);
 /* For large data, at the speed of memory. The first hash is 0. It depends on where pieces end: CRC-32 of the bytes in the
  * low half, a hash of the ends in the high half. */
 uint64_t fingerprint_data(uint64_t hash, const void *data, size_t n);
-
-#endif

@@ -6,8 +6,7 @@
  *     } curl;
  *     #define PLACE(field, name) {#name, &curl.field},
  *     const function_place functions[] = {FUNCTIONS(PLACE){NULL, NULL}}; */
-#ifndef ADAMOD_SUPPORT_FUNCTIONS_H
-#define ADAMOD_SUPPORT_FUNCTIONS_H
+#pragma once
 
 typedef struct function_place {
     const char *name;
@@ -21,5 +20,3 @@ typedef struct function_place {
  * until the environment changes. Returns NULL if no library or one of the functions cannot be loaded. */
 void *functions_load(const char *const *names, const char *variable, const function_place *functions,
                      const char **named);
-
-#endif

@@ -8,8 +8,7 @@
  *     if (j.failed) ...                                // out of memory
  *     fputs(j.text, stdout);
  *     json_free(&j); */
-#ifndef ADAMOD_JSON_H
-#define ADAMOD_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ int json_save(json *j, const char *path);
 
 /* Writes a number in the fewest digits that read back as exactly x: "0.1", "1e-08". Returns out. */
 const char *json_shortest(double x, char out[32]);
-
-#endif

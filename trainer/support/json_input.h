@@ -10,8 +10,7 @@
  *     if (in.expected) ...                             // at in.at
  *
  * After a failure loops end and values are empty, so it is enough to look at `expected` once, at the end. */
-#ifndef ADAMOD_JSON_INPUT_H
-#define ADAMOD_JSON_INPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ void json_input_skip(json_input *in);
 
 /* Fails if anything but white space follows the outermost value. */
 void json_input_end(json_input *in);
-
-#endif

@@ -9,8 +9,7 @@
  *         REAL_KEY(lstm_settings, model.dropout, "0.4", 0, 1, true, STRICT, "of the output"),
  *     };
  *     const key_table lstm_keys = {keys, sizeof keys / sizeof *keys, sizeof(lstm_settings)}; */
-#ifndef ADAMOD_KEYS_H
-#define ADAMOD_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,5 +123,3 @@ typedef struct key_shown {
     char text[48];
 } key_shown;
 key_shown key_show(const char *text);
-
-#endif

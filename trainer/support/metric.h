@@ -1,6 +1,5 @@
 /* metric.h - describes a metric of a task: all that recording, showing, comparing and ranking need. */
-#ifndef ADAMOD_METRIC_H
-#define ADAMOD_METRIC_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ static inline const char *metric_beside(double found, double bound, char out[32]
     }
     return out;
 }
-
-#endif

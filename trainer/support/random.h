@@ -1,7 +1,6 @@
 /* random.h - counter-based random numbers: Philox 4x32-10 (Salmon et al., SC 2011). A number depends on a key and an index
  * alone, so masks need not be stored, runs repeat, and all backends draw the same numbers. */
-#ifndef ADAMOD_NN_RANDOM_H
-#define ADAMOD_NN_RANDOM_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ static inline uint64_t nn_below(uint64_t key, uint64_t i, uint64_t n) {
     const uint64_t upper = r.x[0] * low + (r.x[1] * low >> 32), lower = r.x[1] * high + (upper & 0xffffffffu);
     return r.x[0] * high + (upper >> 32) + (lower >> 32);
 }
-
-#endif

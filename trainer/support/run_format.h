@@ -1,11 +1,8 @@
 /* run_format.h - the number of the format of run directories (train/run.h). It is the first member of task.json; in
  * directories without one, it is 1. It grows when an earlier version would misread a directory. */
-#ifndef ADAMOD_RUN_FORMAT_H
-#define ADAMOD_RUN_FORMAT_H
+#pragma once
 
 enum { RUN_FORMAT = 1 };
 
 /* Refuses a directory of a later format. What cannot be read is left to those who read more of it. */
 int run_format_check(const char *directory);
-
-#endif

@@ -1,6 +1,5 @@
 /* text.h - UTF-8 text: characters, tokens, lines and files. */
-#ifndef TEXT_H
-#define TEXT_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -67,5 +66,3 @@ int text_read(const char *path, char **bytes, size_t *n);
 int text_load(const char *path, char **bytes, size_t *n);
 /* Replaces a file atomically (core/file.h): after a failure, the old file is still there. */
 int text_write(const char *path, text_slice text);
-
-#endif

@@ -6,8 +6,7 @@
  *     if (writer_close(w, !failed)) ...
  *
  * Messages begin with the path. */
-#ifndef ADAMOD_SUPPORT_WRITER_H
-#define ADAMOD_SUPPORT_WRITER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ int writer_add(writer *w, const void *bytes, size_t n);
 int writer_put(writer *w, uint64_t offset, const void *bytes, size_t n);
 /* Frees w. keep: the file takes its place; else it is dropped. NULL is fine. */
 int writer_close(writer *w, bool keep);
-
-#endif

@@ -1,7 +1,6 @@
 /* class_details.h - which classes a classifier mistook for which, and its surest mistakes: collected answer by answer, then
  * written as classes.json of a run (train/run.h). */
-#ifndef ADAMOD_CLASS_DETAILS_H
-#define ADAMOD_CLASS_DETAILS_H
+#pragma once
 
 #include "data/pictures.h"
 
@@ -29,5 +28,3 @@ void class_details_free(class_details *c);
 /* split: "test" or "valid". Writes no file if there are too many classes. Scales pictures down to at most 128 pixels a
  * side. */
 int class_details_write(const class_details *c, const pictures *p, int64_t step, const char *split, const char *path);
-
-#endif

@@ -3,8 +3,7 @@
  * The whole search is in states of the step's plan (nn_beam). On a device a step is one recording, and the host only
  * checks, one step behind, which sentences are still being searched. Finished sentences leave: the others move up, and a
  * device goes on with a smaller plan. */
-#ifndef ADAMOD_DECODE_H
-#define ADAMOD_DECODE_H
+#pragma once
 
 #include "models/transformer.h"
 
@@ -52,5 +51,3 @@ bool decoder_result(const decoder *d, int sentence, int k, decode_result *out);
  * value other than 0 from take ends the decoding and is stored in *taken. */
 adamod_status decoder_run_all(decoder *d, int64_t n, const int32_t *src, const int64_t *at,
                               int (*take)(void *context, int64_t sentence, int place), void *context, int *taken);
-
-#endif

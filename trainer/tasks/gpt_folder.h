@@ -1,8 +1,7 @@
 /* gpt_folder.h - GPT-2 as Hugging Face's transformers has it: a folder with config.json, model.safetensors, and vocab.json and
  * merges.txt, which are read as a run's. Names of parameters are the same, with or without "transformer." before them; the
  * matrices of blocks are transposed. Messages begin with the path. */
-#ifndef ADAMOD_GPT_FOLDER_H
-#define ADAMOD_GPT_FOLDER_H
+#pragma once
 
 #include "tasks/language.h"
 
@@ -19,5 +18,3 @@ int gpt_folder_load(experiment *e, const char *path, bool *known);
 
 /* Makes the directory and writes config.json and model.safetensors. The model must have GPT-2's form. */
 int gpt_folder_save(const experiment *e, const char *directory);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * All pictures of a run lie in one block of bytes, which a graph reads as a constant; a split is a list of places in it. A
  * batch is therefore a few numbers, and a device holds the pictures once. */
-#ifndef ADAMOD_IMAGES_H
-#define ADAMOD_IMAGES_H
+#pragma once
 
 #include "data/image_folder.h"
 #include "tasks/class_details.h"
@@ -81,5 +80,3 @@ const char *images_check_view(const images_settings *r);
 
 /* Writes the probabilities [n, classes] of n pictures [n, size, size, 3] of the recipe's size. */
 int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probabilities);
-
-#endif

@@ -1,7 +1,6 @@
 /* language.h - the task "language": a model predicts the next token of a text from those before it. An LSTM and GPT read the
  * text in different ways: see language_reader.h. */
-#ifndef ADAMOD_LANGUAGE_H
-#define ADAMOD_LANGUAGE_H
+#pragma once
 
 #include "data/markov.h"
 #include "data/byte_bpe.h"
@@ -132,5 +131,3 @@ int language_packed_at(const language *s, int split, int64_t length, int64_t win
 /* Has the model write generate.samples texts for the report, "prompt" and "output", that continue lines from all over a
  * split (language_samples.c). */
 int language_samples(const experiment *e, task_split split, task_sample sample, void *context);
-
-#endif

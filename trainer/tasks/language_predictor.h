@@ -1,6 +1,5 @@
 /* language_predictor.h - a trained language model that reads tokens and says which may come next. */
-#ifndef ADAMOD_LANGUAGE_PREDICTOR_H
-#define ADAMOD_LANGUAGE_PREDICTOR_H
+#pragma once
 
 #include "tasks/language.h"
 
@@ -19,5 +18,3 @@ int language_predict_lstm(language_predictor **out, const experiment *e);
 /* GPT computes where the experiment does. Keys and values of tokens read are in caches, of model.context tokens. When these
  * are full, it reads the last half of their tokens again, at positions from 0 on, and goes on from there. */
 int language_predict_gpt(language_predictor **out, const experiment *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* language_reader.h - how a model reads text: an LSTM in columns (language_columns.c), GPT in windows (language_windows.c). */
-#ifndef ADAMOD_LANGUAGE_READER_H
-#define ADAMOD_LANGUAGE_READER_H
+#pragma once
 
 #include "models/gpt.h"
 #include "tasks/language_predictor.h"
@@ -44,5 +43,3 @@ static inline const char *language_batch_key(int split) {
 static inline int64_t language_score_length(const language_settings *r) {
     return r->data.score_length ? r->data.score_length : r->data.length;
 }
-
-#endif

@@ -8,8 +8,7 @@
  *
  * The text depends on the weights, the prompt, the recipe's settings and the seed; an LSTM's not on the device: see
  * language_predictor.h. */
-#ifndef ADAMOD_LANGUAGE_WRITER_H
-#define ADAMOD_LANGUAGE_WRITER_H
+#pragma once
 
 #include "tasks/language.h"
 
@@ -37,5 +36,3 @@ int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, lan
  * token. unknown gets the words that are not in the vocabulary and are read as <unk>: "a, b and 3 more"; "": none. */
 int language_prompt(const experiment *e, text_slice text, int32_t **tokens, int64_t *n, char *unknown,
                     size_t unknown_size);
-
-#endif

@@ -1,6 +1,5 @@
 /* raw_text.h - raw sentences to subwords and back: tokenized by Moses' rules, then split by BPE. */
-#ifndef ADAMOD_RAW_TEXT_H
-#define ADAMOD_RAW_TEXT_H
+#pragma once
 
 #include "data/corpus.h"
 #include "data/text_chain.h"
@@ -29,5 +28,3 @@ void raw_text_unite(char *subwords);
 /* Allocate the subwords of a source sentence, and the sentence of target subwords. NULL: out of memory. */
 char *raw_text_split(raw_text *r, text_slice line);
 char *raw_text_join(raw_text *r, const char *subwords);
-
-#endif

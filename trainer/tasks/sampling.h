@@ -3,8 +3,7 @@
  * The candidates are the top_k likeliest tokens, reduced to the likeliest that together have the probability top_p. One of
  * them is drawn, in the order of token numbers, by a random number that depends on the seed and the number of the draw.
  * Scores that differ in their last bits give another token only if the random number falls between them. */
-#ifndef ADAMOD_SAMPLING_H
-#define ADAMOD_SAMPLING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ void sampler_free(sampler *s);                                  /* NULL is fine 
 /* scores: log-probabilities up to a constant. The first of equal scores counts as likelier. -1: a score is NaN, or none is
  * above minus infinity. */
 int32_t sampler_draw(sampler *s, const float *scores, uint64_t seed, uint64_t draw);
-
-#endif

@@ -1,6 +1,5 @@
 /* subword_codes.h - the BPE codes of a run: read or learned, saved, and ready to be applied. {0}: no codes yet. */
-#ifndef ADAMOD_SUBWORD_CODES_H
-#define ADAMOD_SUBWORD_CODES_H
+#pragma once
 
 #include "data/bpe.h"
 #include "train/task.h"
@@ -22,5 +21,3 @@ int subword_codes_save(const subword_codes *s, const char *path);
 /* Describes codes that were read from data.bpe as a part of the data; returns the number of parts, 0 or 1. Other codes
  * change all text, so this part comes first. */
 int subword_codes_part(const subword_codes *s, const char *file, task_part *out);
-
-#endif

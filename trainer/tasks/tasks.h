@@ -1,6 +1,5 @@
 /* tasks.h - the kinds of problem that this program trains on. A new one is a file beside this one and a line in tasks.c. */
-#ifndef ADAMOD_TASKS_H
-#define ADAMOD_TASKS_H
+#pragma once
 
 #include "train/task.h"
 
@@ -9,5 +8,3 @@ extern const task *const tasks_all[];
 
 /* All metrics of all tasks, to read run directories without a task.json, which versions before 0.2 made. */
 const metric *tasks_metrics(int *n);
-
-#endif

@@ -1,6 +1,5 @@
 /* translation.h - sentence pairs and a Transformer: the tasks "bitext" (files) and "numbers" (generated). */
-#ifndef ADAMOD_TRANSLATION_H
-#define ADAMOD_TRANSLATION_H
+#pragma once
 
 #include "data/batch.h"
 #include "models/transformer.h"
@@ -87,5 +86,3 @@ typedef struct translation_answer {
 int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers);
 /* decode.beam, but no more than there are tokens. */
 int translation_beam(const experiment *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* translation_parts.h - what the files of the translation tasks share. */
-#ifndef ADAMOD_TRANSLATION_PARTS_H
-#define ADAMOD_TRANSLATION_PARTS_H
+#pragma once
 
 #include "data/sets/data_sets.h"
 #include "tasks/translation.h"
@@ -64,5 +63,3 @@ typedef struct translation_verdict {
  * decode.samples go to sample, unless it is NULL. */
 int translation_judge(experiment *e, task_split split, int64_t pairs, task_sample sample, void *context,
                       translation_verdict *out);
-
-#endif

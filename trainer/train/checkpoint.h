@@ -10,8 +10,7 @@
  * checkpoints.h has the names of a run's checkpoints.
  *
  * Messages begin with the path. */
-#ifndef ADAMOD_CHECKPOINT_H
-#define ADAMOD_CHECKPOINT_H
+#pragma once
 
 #include "adamod.h"
 #include "nn/nn.h"
@@ -92,5 +91,3 @@ int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r);
 /* Writes the mean of the parameters of n checkpoints, without an optimizer. Metadata and persistent states are those of
  * the last. */
 int checkpoint_average(const char *const *paths, size_t n, const char *out_path);
-
-#endif

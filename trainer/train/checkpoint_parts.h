@@ -1,6 +1,5 @@
 /* Internals of checkpoint.h: checkpoint.c saves and loads, checkpoint_average.c averages. */
-#ifndef ADAMOD_CHECKPOINT_PARTS_H
-#define ADAMOD_CHECKPOINT_PARTS_H
+#pragma once
 
 #include "core/safetensors.h"
 #include "train/checkpoint.h"
@@ -26,5 +25,3 @@ int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta,
  * optimizer. Rules that average the weights train others than they are evaluated with. */
 int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *parameter, float *y, size_t n,
                                 const char *path);
-
-#endif

@@ -6,8 +6,7 @@
  *   step-N      after update N: to average, or kept by train.keep_every
  *
  * last and those of train.keep_every have the optimizer's states; with train.keep_states all have them. */
-#ifndef ADAMOD_CHECKPOINTS_H
-#define ADAMOD_CHECKPOINTS_H
+#pragma once
 
 #include "support/text.h"
 #include "train/recipe.h"
@@ -51,5 +50,3 @@ typedef bool checkpoint_kept(const void *context, int64_t step);
 int checkpoint_prune(const char *directory, size_t keep, checkpoint_kept *kept, const void *context);
 /* Deletes those after more than `step` updates. */
 int checkpoint_drop_after(const char *directory, int64_t step);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * n epochs of b batches are ceil(n b / a) updates of a batches. b is task.batches, also if a later epoch has more or fewer
  * batches, as with batches by tokens: all epochs in a recipe are converted once. */
-#ifndef ADAMOD_EPOCHS_H
-#define ADAMOD_EPOCHS_H
+#pragma once
 
 #include "support/keys.h"
 
@@ -28,5 +27,3 @@ double epochs_done(epoch_length length, int64_t epoch, int64_t index);
 /* Replaces each "150 epochs" in a schedule by updates, for the library. If the length is not known yet, by a number as long
  * as the text, to check the rest. False: it does not fit. */
 bool epochs_schedule(epoch_length length, const char *text, char *out, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* estimate.h - estimates the time of a run from a few updates and one evaluation. Nothing is written; the experiment
  * cannot be used afterwards. */
-#ifndef ADAMOD_ESTIMATE_H
-#define ADAMOD_ESTIMATE_H
+#pragma once
 
 #include "train/task.h"
 
@@ -15,5 +14,3 @@ typedef struct estimate {
 
 /* The experiment must be open for all uses. */
 int estimate_run(experiment *e, estimate *out);
-
-#endif

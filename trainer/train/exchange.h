@@ -5,8 +5,7 @@
  *     ((g_0 + g_1) + g_2) + ...
  * so the sum has the same bits for any number of ranks. With COMM_FAST each rank adds its own batches first, and MPI
  * adds those sums. */
-#ifndef ADAMOD_EXCHANGE_H
-#define ADAMOD_EXCHANGE_H
+#pragma once
 
 #include "comm/nccl.h"
 #include "nn/nn.h"
@@ -68,5 +67,3 @@ void exchange_losses(exchange *x, int ranks, const double mine[4], double sums[4
 adamod_status exchange_states(exchange *x, int ranks);
 bool exchange_means_states(const exchange *x);
 adamod_status exchange_mean_states(exchange *x);
-
-#endif

@@ -1,6 +1,5 @@
 /* loop.h - the training loop: from a recipe to a run directory, with interruptions and resumption. */
-#ifndef ADAMOD_LOOP_H
-#define ADAMOD_LOOP_H
+#pragma once
 
 #include "train/scoreboard.h"
 #include "train/task.h"
@@ -54,5 +53,3 @@ void train_note(const experiment *e, const recipe *r, const train_options *o);
 
 /* A failure is on all ranks, with the same message. An interrupted or diverged run is not a failure. */
 int train_run(const recipe *r, const train_options *o, train_result *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * On the CPU an update is done when update_begin returns. On a device it is then running, as one recording, and update_end
  * waits for it. One other update may begin before that. */
-#ifndef ADAMOD_TRAINING_STEP_H
-#define ADAMOD_TRAINING_STEP_H
+#pragma once
 
 #include "train/checkpoint.h"
 #include "train/task.h"
@@ -29,5 +28,3 @@ bool update_is_pending(const experiment *s);
 /* Computes the next batches and advances at. collect: with statistics of learning rates. */
 int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u);
 int update_end(experiment *s, update *u);
-
-#endif

@@ -1,10 +1,7 @@
 /* patterns.h - patterns of parameter names in a recipe: "stem.*,*.bias" (key_matches). */
-#ifndef ADAMOD_PATTERNS_H
-#define ADAMOD_PATTERNS_H
+#pragma once
 
 #include "nn/nn.h"
 
 /* Fails if a pattern matches no parameter; the message begins with key and suggests names. */
 int patterns_check(const nn_params *params, const char *key, const char *patterns);
-
-#endif

@@ -8,8 +8,7 @@
  * 44 % of peak".
  *
  * The time left includes evaluations, checkpoints and the test at the end, by the times they have taken so far. */
-#ifndef ADAMOD_PROGRESS_H
-#define ADAMOD_PROGRESS_H
+#pragma once
 
 #include "train/scoreboard.h"
 #include "train/task.h"
@@ -96,5 +95,3 @@ int progress_columns(void);
 int progress_width(const char *text);
 void progress_draw(const char *line);
 void progress_clear(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* rank_setup.h - prepares ranks for a run: cores and GPUs, and checks that all have the same input.
  *
  * All ranks call every function. A failure is on all ranks, with the same message. */
-#ifndef ADAMOD_RANK_SETUP_H
-#define ADAMOD_RANK_SETUP_H
+#pragma once
 
 #include "comm/comm.h"
 #include "train/task.h"
@@ -18,5 +17,3 @@ int rank_setup_compare(const experiment *e);
 
 /* Fails unless all ranks see the directory that rank 0 has made or opened. */
 int rank_setup_see(comm *c, const char *directory);
-
-#endif

@@ -7,8 +7,7 @@
  * of a group of parameters.
  *
  * A function that fails changes nothing. */
-#ifndef ADAMOD_RECIPE_H
-#define ADAMOD_RECIPE_H
+#pragma once
 
 #include "adamod.h"
 #include "comm/comm.h"
@@ -175,5 +174,3 @@ int recipe_write(const recipe *r, FILE *file);
 /* Prints a line for each key, for docs and --help: path, bounds or choices, default, help. Keys of all recipes come
  * first, then those of each task and each model. */
 void recipe_describe(FILE *file, const task *const *tasks);
-
-#endif

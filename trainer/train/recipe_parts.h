@@ -1,6 +1,5 @@
 /* Internals of recipe.h: places in messages, and setting any key. */
-#ifndef ADAMOD_RECIPE_PARTS_H
-#define ADAMOD_RECIPE_PARTS_H
+#pragma once
 
 #include "train/recipe.h"
 
@@ -54,5 +53,3 @@ int recipe_compare_groups(const recipe *was, const recipe *is, const recipe_plac
 extern const char recipe_option_section[];
 
 const char *recipe_leaf(const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* resume.h - starts a run: from scratch, with weights of another run, or from one of its checkpoints. */
-#ifndef ADAMOD_RESUME_H
-#define ADAMOD_RESUME_H
+#pragma once
 
 #include "train/checkpoint.h"
 #include "train/run.h"
@@ -37,5 +36,3 @@ int resume_follow(experiment *e, const char *directory, const checkpoint_meta *a
  * is not known. */
 bool resume_other_data(const experiment *e, task_split split, const checkpoint_meta *at, const char *directory,
                        char *out, size_t size);
-
-#endif

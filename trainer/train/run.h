@@ -51,8 +51,7 @@
  * time is seconds of training without interruptions. Numbers that are not finite are null. After a crash files may be
  * ahead of the last checkpoint; resuming cuts them back to the sizes in it. Lines and records are written in full or not
  * at all. */
-#ifndef ADAMOD_RUN_H
-#define ADAMOD_RUN_H
+#pragma once
 
 #include "adamod.h"
 #include "train/task.h"
@@ -127,5 +126,3 @@ bool run_was_saved(const char *directory);
 bool run_is_over(const char *directory);
 /* The seconds of training in result.json. NAN: there is none, or the run diverged. */
 double run_seconds(const char *directory);
-
-#endif

@@ -1,7 +1,6 @@
 /* Internals of run.h. run.c: files that grow, marks, the end; run_directory.c: locks the directory; run_about.c: files
  * about the run, written as a whole; run_records.c: lines of measurements. */
-#ifndef ADAMOD_RUN_PARTS_H
-#define ADAMOD_RUN_PARTS_H
+#pragma once
 
 #include "support/json.h"
 #include "train/run.h"
@@ -63,5 +62,3 @@ int run_write_task(const run *r);
 
 /* Adds the fields to j and, unless e is NULL, to TensorBoard's record. */
 void run_put_metrics(const run_metrics *m, json *j, tfevents *e);
-
-#endif

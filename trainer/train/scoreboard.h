@@ -1,6 +1,5 @@
 /* scoreboard.h - progress of all runs of a command, in memory that forked processes share. */
-#ifndef ADAMOD_SCOREBOARD_H
-#define ADAMOD_SCOREBOARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ scoreboard_run scoreboard_look(const scoreboard *b, int run);
 double scoreboard_usual(const scoreboard *b);
 /* Seconds until all runs are over; negative: not known yet. A waiting run counts as expected, or else as usual. */
 double scoreboard_left(const scoreboard *b);
-
-#endif

@@ -6,8 +6,7 @@
  * from them, sharded or not.
  *
  * All ranks call every function. */
-#ifndef ADAMOD_SHARD_H
-#define ADAMOD_SHARD_H
+#pragma once
 
 #include "train/task.h"
 
@@ -30,5 +29,3 @@ int shard_gather(shard *s, adamod_optimizer **full);
 /* Makes an optimizer of all parameters to load states into; shard_take copies the rank's states from it. */
 int shard_full(shard *s, adamod_optimizer **full);
 int shard_take(shard *s, adamod_optimizer *full);
-
-#endif

@@ -1,7 +1,6 @@
 /* task.h - what differs between translation, images and language modelling, as one table of functions. The loop, the
  * optimizer, checkpoints and reports know only this table. */
-#ifndef ADAMOD_TASK_H
-#define ADAMOD_TASK_H
+#pragma once
 
 #include "core/error.h"
 #include "support/fingerprint.h"
@@ -248,5 +247,3 @@ static inline bool experiment_is_mine(const experiment *e, int64_t i) {
 /* For tasks: notes that a split could not be read, with the last message. Returns -1 in training, and 0 for a model that
  * was trained in directory, as another split may be wanted. */
 int experiment_gone(experiment *e, const char *directory, task_split split);
-
-#endif

@@ -1,6 +1,5 @@
 /* task_bench.h - optional parts of a task for `adamod bench train`. Batches are those that task.next wrote to the plan. */
-#ifndef ADAMOD_TASK_BENCH_H
-#define ADAMOD_TASK_BENCH_H
+#pragma once
 
 #include "train/task.h"
 
@@ -47,5 +46,3 @@ struct task_bench {
     /* Describes the model: "6 layers, d 512". */
     void (*describe)(const experiment *e, char *out, size_t size);
 };
-
-#endif

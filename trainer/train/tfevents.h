@@ -9,8 +9,7 @@
  *     tfevents_scalar(&e, "train/loss", 0.5);
  *     tfevents_end(&e);
  *     write(fd, e.bytes.text, e.bytes.n); */
-#ifndef ADAMOD_TFEVENTS_H
-#define ADAMOD_TFEVENTS_H
+#pragma once
 
 #include "core/buffer.h"
 
@@ -42,5 +41,3 @@ void tfevents_end(tfevents *e);
 int64_t tfevents_whole(int fd, int64_t *first);
 
 uint32_t tfevents_crc32c(const void *data, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* address.h - addresses of servers without the passwords and tokens that people put into them, for messages. */
-#ifndef ADDRESS_H
-#define ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ bool address_has_password(const char *url); /* or what may be one */
 bool address_is_file(const char *url);
 bool address_is_plain(const char *url);  /* http */
 bool address_is_secure(const char *url); /* https */
-
-#endif

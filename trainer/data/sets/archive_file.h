@@ -3,8 +3,7 @@
  * Archives are not trusted. Only requested members are written, each once, as plain files in new directories. An archive is
  * refused if any member has a name that leads out of the folder (absolute, "..") or is a link or device, if it has too many
  * bytes in all or per compressed byte, or if a requested member is empty. */
-#ifndef ARCHIVE_FILE_H
-#define ARCHIVE_FILE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ int64_t archive_most(int64_t packed);
 
 /* Fails if libarchive is missing. */
 int archive_missing(void);
-
-#endif

@@ -10,8 +10,7 @@
  *                            checksum of a file without a published one, once the set was prepared from it.
  *                            A copy of this folder is a mirror.
  *   prepared/SET/            complete or not there */
-#ifndef DATA_SETS_H
-#define DATA_SETS_H
+#pragma once
 
 #include "support/digest.h"
 #include "data/pair_limits.h"
@@ -144,5 +143,3 @@ int data_set_get(const data_set *s, const data_options *o, bool *unsure);
 /* Records the checksums of files without a published one, to verify later downloads. */
 int data_set_record(const data_set *s, const data_options *o);
 int data_set_prepare(const data_set *s, const data_options *o);
-
-#endif

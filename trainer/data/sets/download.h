@@ -1,6 +1,5 @@
 /* download.h - downloads a file with libcurl, which is loaded when needed. */
-#ifndef DOWNLOAD_H
-#define DOWNLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ typedef enum download_result {
 /* Continues the file fd at path, or starts it again if the server cannot continue. *resumed: it had a part before. After a
  * failure, the part stays. The file is synced; fd, which may hold a lock, stays open. */
 download_result download_run(const download *d, int fd, bool *resumed);
-
-#endif

@@ -1,6 +1,5 @@
 /* folders.h - directories and lock files of the cache. */
-#ifndef FOLDERS_H
-#define FOLDERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ int folder_rename(const char *from, const char *to);
 int folder_space(const char *path, int64_t needed);
 /* Opens or makes a file and locks it until it is closed. Returns a descriptor, or fails. */
 int folder_lock(const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 /* set_lines.h - selects the lines of a data set's files and converts them to tokens or text, as fairseq's scripts do with
  * grep, sed and Moses. */
-#ifndef SET_LINES_H
-#define SET_LINES_H
+#pragma once
 
 #include "data/line_map.h"
 #include "data/text_chain.h"
@@ -23,5 +22,3 @@ typedef struct set_lines {
 
 /* A line_map without its take function. lines must outlive it. */
 line_map set_lines_map(set_lines *lines, int threads);
-
-#endif

@@ -1,7 +1,6 @@
 /* Common to attention's kernels in all backends: how the inputs lie, what a query sees, and which random number
  * belongs to which weight. */
-#ifndef ADAMOD_NN_ATTENTION_H
-#define ADAMOD_NN_ATTENTION_H
+#pragma once
 
 #include "nn/kernel.h"
 #include "nn/ops/attributes.h"
@@ -72,5 +71,3 @@ static inline uint64_t nn_attention_index(int64_t first_row, int64_t heads, int6
                                           int64_t l) {
     return ((uint64_t)(first_row * heads + head) << 32) + (uint64_t)(j * ((nk + 15) / 16 * 16) + l);
 }
-
-#endif

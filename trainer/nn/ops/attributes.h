@@ -2,8 +2,7 @@
  *
  * Each op has a struct of its own, and only its own files read it: NN_ATTR(linear, c)->activation, where c is a call
  * or a node. The graph and the plan know its size alone (nn_op.attributes_size). */
-#ifndef ADAMOD_NN_OPS_ATTRIBUTES_H
-#define ADAMOD_NN_OPS_ATTRIBUTES_H
+#pragma once
 
 #include "nn/nn.h"
 
@@ -89,5 +88,3 @@ typedef struct nn_activity_attributes {
     double size, change;
     int64_t batch;
 } nn_activity_attributes;
-
-#endif

@@ -3,8 +3,7 @@
  * A row of the state is words of 32 bits; a score takes two. It has counters, the scores of live hypotheses, the
  * results kept (scores, lengths, whether they ended by themselves, where their tokens are), their tokens, and the
  * token of each row that the sentence has in the cache. */
-#ifndef ADAMOD_NN_BEAM_H
-#define ADAMOD_NN_BEAM_H
+#pragma once
 
 #include "nn/nn.h"
 
@@ -181,5 +180,3 @@ NN_BEAM void nn_beam_feed(const nn_beam_view *v, const nn_beam_step *s, int b, i
     paths[row + s->time + 1] = v->count[BEAM_FIRST_ROW] + (int32_t)row + s->time + 1;
     v->written[row + s->time + 1] = s->token[b];
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Dropout inside the reference kernels of dropout, add and add_norm. */
-#ifndef ADAMOD_NN_OPS_DROPOUT_H
-#define ADAMOD_NN_OPS_DROPOUT_H
+#pragma once
 
 #include "core/error.h"
 #include "nn/op.h"
@@ -26,5 +25,3 @@ static inline double nn_dropped(const nn_call *c, const float *x, int64_t i) {
     const double f = nn_dropout_factor(c, i);
     return f > 0 ? f * x[i] : 0;
 }
-
-#endif

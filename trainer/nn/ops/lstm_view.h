@@ -1,6 +1,5 @@
 /* Common to the LSTM's kernels: its inputs by name, and the layout of what forward saves. */
-#ifndef ADAMOD_NN_OPS_LSTM_VIEW_H
-#define ADAMOD_NN_OPS_LSTM_VIEW_H
+#pragma once
 
 #include "nn/op.h"
 
@@ -40,5 +39,3 @@ static inline const float *nn_lstm_c_before(const lstm_view *v, int64_t t) {
 void nn_lstm_begin(const nn_call *c, const lstm_view *v);
 /* After the last: outputs and cells of that step into the state. */
 void nn_lstm_end(const nn_call *c, const lstm_view *v);
-
-#endif

@@ -1,6 +1,5 @@
 /* Common to path_attention's kernels on the host. */
-#ifndef ADAMOD_NN_PATH_ATTENTION_H
-#define ADAMOD_NN_PATH_ATTENTION_H
+#pragma once
 
 #include "nn/kernel.h"
 #include "nn/ops/attributes.h"
@@ -53,5 +52,3 @@ static inline void nn_path_write(const nn_path_view *v) {
         if (own >= 0) memcpy(v->cache + own * 2 * v->kv, from, 2 * (size_t)v->kv * sizeof *from);
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The window that random cropping and mirroring take from a picture; the same numbers on every backend. */
-#ifndef ADAMOD_NN_PICTURE_WINDOW_H
-#define ADAMOD_NN_PICTURE_WINDOW_H
+#pragma once
 
 #include "support/random.h"
 #include "nn/nn.h"
@@ -31,5 +30,3 @@ NN_RANDOM nn_window nn_draw_window(const nn_picture_options *o, bool training, i
 NN_RANDOM float nn_normal_byte(uint8_t x, float mean, float deviation) {
     return ((float)x / 255.0f - mean) / deviation;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Common to the kernels of query_key in all backends. */
-#ifndef ADAMOD_NN_QUERY_KEY_H
-#define ADAMOD_NN_QUERY_KEY_H
+#pragma once
 
 #include "nn/kernel.h"
 #include "nn/ops/attributes.h"
@@ -12,5 +11,3 @@ static inline int64_t nn_query_key_size(const nn_call *c) {
     const nn_query_key_attributes *a = (const nn_query_key_attributes *)c->attributes;
     return c->output[0].cols / (a->heads + 2 * a->kv_heads);
 }
-
-#endif
