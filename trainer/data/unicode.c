@@ -5,6 +5,13 @@ typedef struct unicode_range {
     uint32_t first, last, step;
 } unicode_range;
 
+typedef struct category_range {
+    unicode_range of;
+    unicode_class class;
+} category_range;
+#define L UNICODE_LETTER
+#define N UNICODE_NUMBER
+
 /* Their lower case is delta further on. */
 typedef struct lower_range {
     unicode_range of;
@@ -40,16 +47,16 @@ size_t unicode_put(uint32_t c, char out[4]) {
 /* ---- classes ---- */
 
 /* The place of c in a sorted table, whose elements of this size begin with a range; NULL: it is in none. */
-static const void *find(const void *table, size_t n, size_t size, uint32_t c) {
+static inline const void *find(const void *table, size_t n, size_t size, uint32_t c) {
     size_t low = 0, high = n;
     while (low < high) {
         const size_t middle = (low + high) / 2;
         const unicode_range *r = (const void *)((const char *)table + middle * size);
         if (c > r->last) low = middle + 1;
-        else if (c < r->first) high = middle;
-        else return ((c - r->first) & (r->step - 1)) == 0 ? r : NULL;
+        else high = middle;
     }
-    return NULL;
+    const unicode_range *r = (const void *)((const char *)table + low * size);
+    return low < n && c >= r->first && ((c - r->first) & (r->step - 1)) == 0 ? r : NULL;
 }
 
 #define FIND(table, c) find(table, sizeof table / sizeof *table, sizeof *table, c)
@@ -63,7 +70,7 @@ bool unicode_is_space(uint32_t c) {
 
 bool unicode_is_digit(uint32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : IS_IN(digits, c); }
 bool unicode_is_number(uint32_t c) {
-    return c < 0x80 ? c >= '0' && c <= '9' : c < 0x10000 && IS_IN(category_numbers, c);
+    return c < 0x80 ? c >= '0' && c <= '9' : c < 0x10000 && unicode_class_beyond_ascii(c) == UNICODE_NUMBER;
 }
 bool unicode_is_letter(uint32_t c) { return c < 0x80 ? (c | 0x20) >= 'a' && (c | 0x20) <= 'z' : IS_IN(letters, c); }
 bool unicode_is_small(uint32_t c) { return c < 0x80 ? c >= 'a' && c <= 'z' : IS_IN(small_letters, c); }
@@ -80,8 +87,8 @@ bool unicode_is_unprinted(uint32_t c) {
 
 unicode_class unicode_class_beyond_ascii(uint32_t c) {
     if (unicode_is_space(c)) return UNICODE_WHITE;
-    if (IS_IN(category_letters, c)) return UNICODE_LETTER;
-    return IS_IN(category_numbers, c) ? UNICODE_NUMBER : UNICODE_OTHER;
+    const category_range *r = FIND(categories, c);
+    return r ? r->class : UNICODE_OTHER;
 }
 
 int unicode_lower(uint32_t c, uint32_t out[2]) {
