@@ -1,5 +1,4 @@
 /* `adamod bench train` of several shapes: each in a process of its own, so that it begins with empty memory. */
-#define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "core/error.h"
 #include "cli/jobs.h"
