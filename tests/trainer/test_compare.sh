@@ -86,8 +86,11 @@ compare tiny.yaml "${tuned[@]}" --jobs 2 >said 2>err || fail "--tune: $(cat err)
 grep -q finished tuned/adam-lr-1e-4-seed-2/result.json || fail "no run of each value: $(ls tuned)"
 grep -q diverged tuned/sgd-lr-1e9-seed-1/result.json || fail "a variant has no values of its own: $(ls tuned)"
 [ ! -e tuned/adam-lr-1e-4-seed-2/checkpoints ] || fail "--drop-checkpoints keeps them"
-grep -Eq '^Adam +1e-2 +[0-9.]+ \([0-9.]+ ± [0-9.]+\) +1 of 2, 2 of 4$' said || fail "the table of best values: $(cat said)"
+grep -Eq '^Adam +1e-2 +[0-9.]+ \([0-9.]+ ± [0-9.]+\) +1 of 2, 2 of 4 +≥ 1e-2 +[0-9.]+$' said || fail "the table of best values: $(cat said)"
 grep -Eq '^SGD +0.5 +' said || fail "a value with which a run diverged is best: $(cat said)"
+grep -Eq '^validation loss: best is (Adam|SGD), (by more than|perhaps by) chance over (Adam|SGD) \(p [=<] 0\.[0-9]+\)$' said || fail "no test of the best values: $(cat said)"
+grep -Eq '^,loss,valid,,(Adam|SGD),(Adam|SGD),2,2,-[0-9.e-]+,[0-9.e-]+.?$' tuned/report-tables/tests.csv || fail "the tests: $(cat tuned/report-tables/tests.csv)"
+grep -Eq '^,Adam,,,sensitivity,valid,,,,[0-9.]+,' tuned/report-tables/results.csv || fail "no sensitivity: $(cat tuned/report-tables/results.csv)"
 grep -q '^| SGD | 1e9 | diverged<sup>1</sup> |$' tuned/report-tables/values.md || fail "every value: $(cat tuned/report-tables/values.md)"
 [ "$(grep -c ',loss,valid,' tuned/report-tables/results.csv)" -eq 4 ] || fail "the CSV: $(cat tuned/report-tables/results.csv)"
 grep -q '^,Adam,1e-2,1,loss,valid,,2,0,' tuned/report-tables/results.csv || fail "the CSV: $(cat tuned/report-tables/results.csv)"
@@ -102,7 +105,9 @@ grep -q 'test BLEU' said || fail "another metric: $(cat said)"
 refused 1 "--metric is 'blue', expected one of loss, " "$ADAMOD" compare tiny.yaml "${tuned[@]}" --show --metric blue
 refused 2 "--tune 'optimizer.lr': expected KEY=A,B,.." "$ADAMOD" compare tiny.yaml --tune optimizer.lr
 refused 2 'more than one --tune' "$ADAMOD" compare tiny.yaml --tune optimizer.lr=1 --tune optimizer.beta1=0.9
-refused 2 "--started is 'x', expected a number" "$ADAMOD" compare tiny.yaml --started x
+for x in x 5%% -5% 0% ''; do refused 2 "--started is '$x', expected a number, or a distance" "$ADAMOD" compare tiny.yaml --started "$x"; done
+compare tiny.yaml "${tuned[@]}" --show --no-report --started 50% >said 2>err || fail "--started 50%: $(cat err)"
+grep -q 'started if it ends within 50 % of the best mean' said || fail "no word about 50 %: $(cat said)"
 # a table of recipes
 compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --resume >said 2>err || fail "a table of recipes: $(cat err)"
 grep -Eq '^variant +tiny: test exact % +small-one: test exact %$' said || fail "its heads: $(cat said)"

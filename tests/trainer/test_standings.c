@@ -135,6 +135,120 @@ TEST(wins_only_beyond_the_spread) {
     CHECK_INT(standings_at(&t, 0, 1)->value[0].started, 0);
 }
 
+/* Every run begins with a loss of 4. */
+static void add_starts(const run_list *p) {
+    for (int i = 0; i < p->n; i++)
+        put(p->at[i].directory, "metrics.jsonl",
+            "{\"kind\":\"train\",\"step\":1,\"loss\":4}\n{\"kind\":\"train\",\"step\":2,\"loss\":9}\n");
+}
+
+/* By hand: a has means 1, 2, 4 (diverged and 5, both capped), so 7/3 - 1; b has 3 and 3.5, so 0.25. */
+TEST(measures_sensitivity) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const standings_options o = {.metric = "loss", .tuned = "optimizer.lr", .started = 2.3};
+    const end ends[] = {{"a", "1e-1", 1, "finished", 1.5, 0, 0, 1}, {"a", "1e-1", 2, "finished", 0.5, 0, 0, 1},
+                        {"a", "1e-2", 1, "finished", 1.9, 0, 0, 1}, {"a", "1e-2", 2, "finished", 2.1, 0, 0, 1},
+                        {"a", "1e-3", 1, "diverged", 0, 0, 0, 1},   {"a", "1e-3", 2, "finished", 5, 0, 0, 1},
+                        {"b", "0.01", 1, "finished", 3, 0, 0, 1},   {"b", "0.03", 1, "finished", 3.5, 0, 0, 1},
+                        {"c", "0.01", 1, "finished", 3, 0, 0, 1},   {"c", "0.03", 1, NULL, 0, 0, 0, 0}};
+    ADD(&p, "sensitivity", ends);
+    add_starts(&p);
+    if (!CHECK_INT(standings_make(&s, &p, &o, KNOWN), 0)) return;
+    CHECK(standings_has_numbers(&s, 0));
+    CHECK_CLOSE(standings_at(&s, 0, 0)->sensitivity, 7.0 / 3 - 1, 1e-12);
+    CHECK_CLOSE(standings_at(&s, 0, 1)->sensitivity, 0.25, 1e-12);
+    CHECK(isnan(standings_at(&s, 0, 2)->sensitivity)); /* a run is not over */
+    CHECK_CLOSE(s.metric[0].start, 4, 0);
+    CHECK_INT(standings_at(&s, 0, 0)->largest, 0); /* 1e-1, by its number and not its place */
+    CHECK_INT(standings_at(&s, 0, 1)->largest, -1);
+}
+
+TEST(values_that_are_no_numbers_have_no_sensitivity) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const standings_options o = {.metric = "loss", .tuned = "optimizer.rule", .started = NAN};
+    const end ends[] = {{"a", "adam", 1, "finished", 1, 0, 0, 1}, {"a", "1", 1, "finished", 2, 0, 0, 1}};
+    ADD(&p, "words", ends);
+    add_starts(&p);
+    if (!CHECK_INT(standings_make(&s, &p, &o, KNOWN), 0)) return;
+    CHECK(!standings_has_numbers(&s, 0) && isnan(standings_at(&s, 0, 0)->sensitivity));
+    CHECK_INT(standings_at(&s, 0, 0)->largest, -1);
+}
+
+/* The best mean is 2: within 10 % is below 2.2, of a metric that should rise above 0.9 of it. */
+TEST(started_by_the_distance_from_the_best) {
+    const standings_options o = {.metric = "loss", .tuned = "optimizer.lr", .started = 0.1, .started_share = true};
+    standings_options rising = o;
+    const end ends[] = {{"a", "1", 1, "finished", 2, 0.1, 0.40, 1},
+                        {"a", "2", 1, "finished", 2.19, 0.2, 0.44, 1},
+                        {"b", "2", 1, "finished", 2.21, 0.3, 0.50, 1},
+                        {"b", "3", 1, "finished", 9, 0.2, 0.46, 1}};
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0}, t = {0};
+    ADD(&p, "share", ends);
+    if (!CHECK_INT(standings_make(&s, &p, &o, KNOWN), 0)) return;
+    CHECK_CLOSE(s.metric[0].limit, 2.2, 1e-12);
+    CHECK_INT(standings_at(&s, 0, 0)->largest, 1);
+    CHECK_INT(standings_at(&s, 0, 1)->largest, -1);
+    rising.metric = "exact";
+    if (!CHECK_INT(standings_make(&t, &p, &rising, KNOWN), 0)) return;
+    CHECK_CLOSE(t.metric[0].limit, 45, 1e-9); /* of 50 % */
+    CHECK_INT(standings_at(&t, 0, 1)->largest, 1);
+    CHECK_INT(standings_at(&t, 0, 0)->largest, -1);
+}
+
+TEST(takes_the_first_of_equal_values) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const end ends[] = {{"a", "1", 1, "finished", 1, 0.2, 0.2, 3},
+                        {"a", "2", 1, "finished", 1, 0.5, 0.6, 2},
+                        {"a", "3", 1, "finished", 1, 0.5, 0.7, 1},
+                        {"a", "4", 1, "finished", 1, 0.1, 0.7, 1}};
+    ADD(&p, "equal", ends);
+    if (!CHECK_INT(standings_make(&s, &p, &tuned, KNOWN), 0)) return;
+    CHECK_INT(standings_at(&s, 0, 0)->best, 1);
+    CHECK_INT(standings_save(&s, below("equal-tables")), 0);
+    check_file(below("equal-tables/results.md"),
+               "<sup>1</sup> 3 is as good by what chooses; the first of equal ones counts");
+}
+
+TEST(says_that_the_best_is_at_an_end) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const end ends[] = {{"a", "2", 1, "finished", 1, 0.2, 0.2, 3},
+                        {"a", "1", 1, "finished", 1, 0.5, 0.6, 2},
+                        {"b", "1", 1, "finished", 1, 0.2, 0.2, 3},
+                        {"b", "9", 1, "finished", 1, 0.5, 0.6, 2}};
+    ADD(&p, "ends", ends);
+    if (!CHECK_INT(standings_make(&s, &p, &tuned, KNOWN), 0)) return;
+    CHECK_INT(standings_save(&s, below("end-tables")), 0);
+    check_file(below("end-tables/results.md"), "<sup>1</sup> the smallest of its list: a smaller one may be better");
+    check_file(below("end-tables/results.md"), "<sup>2</sup> the largest of its list: a larger one may be better");
+}
+
+/* Welch's p of {1, 1.1} and {2, 2.2}, by integrating the density of Student's t (-9.3915, 1.4706 degrees): 0.0273751. */
+TEST(tests_best_values_against_each_other) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const standings_options o = {.metric = "loss", .tuned = "optimizer.lr", .started = NAN};
+    const end ends[] = {{"a", "1", 1, "finished", 2, 0, 0, 1}, {"a", "1", 2, "finished", 2.2, 0, 0, 1},
+                        {"a", "2", 1, "finished", 5, 0, 0, 1}, {"a", "2", 2, "finished", 6, 0, 0, 1},
+                        {"b", "1", 1, "finished", 9, 0, 0, 1}, {"b", "1", 2, "finished", 9, 0, 0, 1},
+                        {"b", "2", 1, "finished", 1, 0, 0, 1}, {"b", "2", 2, "finished", 1.1, 0, 0, 1}};
+    ADD(&p, "welch", ends);
+    if (!CHECK_INT(standings_make(&s, &p, &o, KNOWN), 0)) return;
+    CHECK_INT(standings_save(&s, below("welch-tables")), 0);
+    check_file(below("welch-tables/tests.csv"),
+               "recipe,metric,split,unit,best,other,best_runs,other_runs,difference,p");
+    check_file(below("welch-tables/tests.csv"), "\n,loss,test,,b,a,2,2,-1.05,");
+    check_file(below("welch-tables/tests.md"), "| test loss | b | a | -1.050 | p = 0.0");
+    char *text_of_tests = contents(below("welch-tables/tests.csv"));
+    const char *comma = strrchr(text_of_tests, ',');
+    if (CHECK(comma)) CHECK_CLOSE(strtod(comma + 1, NULL), 0.0273751286, 1e-6);
+    free(text_of_tests);
+}
+
 TEST(refuses_an_unknown_metric) {
     OWNED_LIST p = {0};
     OWNED_STANDINGS s = {0};
@@ -148,4 +262,7 @@ TEST(refuses_an_unknown_metric) {
 
 RUN_TESTS(ENTRY(chooses_by_validation), ENTRY(all_seeds_must_finish),
           ENTRY(chooses_by_training_loss_without_validation_data), ENTRY(wins_only_beyond_the_spread),
+          ENTRY(measures_sensitivity), ENTRY(values_that_are_no_numbers_have_no_sensitivity),
+          ENTRY(started_by_the_distance_from_the_best), ENTRY(takes_the_first_of_equal_values),
+          ENTRY(says_that_the_best_is_at_an_end), ENTRY(tests_best_values_against_each_other),
           ENTRY(refuses_an_unknown_metric))

@@ -20,8 +20,12 @@ static int read_started(void *arguments, const cli_flag *flag, const char *value
     comparison *c = arguments;
     char *end;
     c->started = strtod(value, &end);
-    if (end > value && !*end && isfinite(c->started)) return 0;
-    return cli_usage("compare", "--%s is '%.40s', expected a number", flag->name, value);
+    c->started_share = *end == '%';
+    if (c->started_share) c->started /= 100;
+    if (end > value && !end[c->started_share] && isfinite(c->started) && !(c->started_share && c->started <= 0))
+        return 0;
+    return cli_usage("compare", "--%s is '%.40s', expected a number, or a distance from the best such as 5%%",
+                     flag->name, value);
 }
 
 static const cli_flag flags[] = {
@@ -40,7 +44,7 @@ static const cli_flag flags[] = {
     MAKE_RUNS_MINUTES(comparison, minutes),
     CLI_TEXT("metric", "NAME", "the metric of the table (the task's headline)", comparison, metric),
     CLI_CHOICE("split", "auto|valid|test", "the data it is of (test data if there are any)", comparison, split, splits),
-    CLI_READ("started", "X", "count the runs that end better than X", read_started),
+    CLI_READ("started", "X|P%", "count the runs that end better than X, or within P % of the best mean", read_started),
     CLI_SWITCH("drop-checkpoints", "delete the checkpoints of each run that is over", comparison, drop),
     CLI_SWITCH("dry-run", "only say what there is to do: runs, time, disk", comparison, dry_run),
     CLI_SWITCH("resume", "continue an interrupted comparison", comparison, resume),
@@ -109,7 +113,8 @@ static int report_standings(const comparison *c, const char **runs) {
     const standings_options o = {.metric = c->metric,
                                  .split = c->split ? splits[c->split] : NULL,
                                  .tuned = *c->tuned ? c->tuned : NULL,
-                                 .started = c->started};
+                                 .started = c->started,
+                                 .started_share = c->started_share};
     char tables[1400];
     standings s;
     int known;

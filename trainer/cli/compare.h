@@ -16,6 +16,7 @@ typedef struct comparison {
     const char *metric;
     int split;          /* of the results to show: 0: test data if there are any; COMPARE_VALID, COMPARE_TEST */
     double started;     /* NAN: runs that started are not counted */
+    bool started_share; /* it is a share of the best mean: see standings_options */
     char tuned[128];    /* key of --tune; "": none */
     char noted[1024];   /* list of the rules whose dropped options were named */
     char standard[160]; /* the default of out */

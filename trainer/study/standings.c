@@ -1,4 +1,4 @@
-#include "study/standings.h"
+#include "study/standings_parts.h"
 
 #include "core/error.h"
 #include "report/welch.h"
@@ -30,6 +30,8 @@ static int collect_names(standings *s) {
     s->metric = calloc((size_t)s->n_groups + 1, sizeof *s->metric);
     s->comparable = calloc((size_t)s->n_groups + 1, sizeof *s->comparable);
     s->at = calloc((size_t)(s->n_groups * s->n_variants) + 1, sizeof *s->at);
+    for (int i = 0; s->at && i < s->n_groups * s->n_variants; i++)
+        s->at[i].start = s->at[i].sensitivity = NAN, s->at[i].largest = -1;
     return s->metric && s->comparable && s->at ? 0 : fail_memory();
 }
 
@@ -52,8 +54,9 @@ static standing_value *value_of(const standings *s, const run_entry *e) {
     standing_value *v = &grown[at->n++];
     *v = (standing_value){.value = e->value,
                           .shown = calloc((size_t)s->p->n, sizeof *v->shown),
-                          .chosen = calloc((size_t)s->p->n, sizeof *v->chosen)};
-    return v->shown && v->chosen ? v : NULL;
+                          .chosen = calloc((size_t)s->p->n, sizeof *v->chosen),
+                          .loss = calloc((size_t)s->p->n, sizeof *v->loss)};
+    return v->shown && v->chosen && v->loss ? v : NULL;
 }
 
 void standings_free(standings *s) {
@@ -61,6 +64,7 @@ void standings_free(standings *s) {
         for (int k = 0; k < s->at[i].n; k++) {
             free(s->at[i].value[k].shown);
             free(s->at[i].value[k].chosen);
+            free(s->at[i].value[k].loss);
         }
         free(s->at[i].value);
     }
@@ -88,14 +92,14 @@ static double valid_value(const report_run *r, const char *name) {
     return isfinite(x) ? x : value_at(r, &r->last_valid, name);
 }
 
-static int refuse_metric(const report_run *r, const char *name) {
+static int refuse_metric(const standings_options *o, const report_run *r) {
     char list[400] = "loss";
     for (int i = 0; i < r->n_metrics; i++) {
         const size_t used = strlen(list);
         if (strcmp(r->metric[i].name, "loss") != 0)
             snprintf(list + used, sizeof list - used, ", %s", r->metric[i].name);
     }
-    return adamod__refuse("--metric is '%.80s', expected one of %s", name, list);
+    return adamod__refuse("%s is '%.80s', expected one of %s", o->asks ? o->asks : "--metric", o->metric, list);
 }
 
 /* Chooses the metric that the run's group shows. */
@@ -106,8 +110,9 @@ static int choose_metric(standing_metric *out, const standings_options *o, const
         const bool fits = o->metric ? strcmp(other->name, o->metric) == 0 : other->headline;
         if (m == &loss && fits && strcmp(other->name, "loss") != 0) m = other;
     }
-    if (o->metric && strcmp(o->metric, m->name) != 0) return refuse_metric(r, o->metric);
-    *out = (standing_metric){.decimals = m->decimals > 2 ? m->decimals : 2, .better = m->better};
+    if (o->metric && strcmp(o->metric, m->name) != 0) return refuse_metric(o, r);
+    *out = (standing_metric){
+        .decimals = m->decimals > 2 ? m->decimals : 2, .better = m->better, .limit = NAN, .start = NAN};
     snprintf(out->name, sizeof out->name, "%s", m->name);
     snprintf(out->label, sizeof out->label, "%s", m->label);
     snprintf(out->unit, sizeof out->unit, "%s", m->unit);
@@ -116,19 +121,24 @@ static int choose_metric(standing_metric *out, const standings_options *o, const
     return 0;
 }
 
-static bool is_started(const standings *s, const standing_metric *m, double x) {
-    return m->better == METRIC_HIGHER ? x > s->o.started : x < s->o.started;
+/* The loss before the first update has changed anything. */
+static double first_loss(const report_run *r) {
+    for (size_t i = 0; i < r->train.n; i++) {
+        if (isfinite(r->train.at[i].loss)) return r->train.at[i].loss;
+    }
+    return NAN;
 }
 
-static void add_result(const standings *s, const standing_metric *m, standing_value *v, const report_run *r) {
+static void add_result(const standing_metric *m, standing *at, standing_value *v, const report_run *r) {
     const double x = m->test ? value_at(r, &r->final_test, m->name) : valid_value(r, m->name);
+    at->start = fmax(at->start, first_loss(r));
     if (report_fate_of(r) != REPORT_FINISHED || !isfinite(x)) {
         v->diverged++;
         return;
     }
     v->shown[v->finished] = x;
+    v->loss[v->finished] = m->test ? value_at(r, &r->final_test, "loss") : valid_value(r, "loss");
     v->chosen[v->finished++] = m->by_loss ? r->training_loss : valid_value(r, m->name);
-    v->started += is_started(s, m, x);
 }
 
 static int add_run(standings *s, const run_entry *e, const metric *known, int n_known) {
@@ -140,7 +150,7 @@ static int add_run(standings *s, const run_entry *e, const metric *known, int n_
     if (e->state != RUN_IS_OVER) return 0;
     if (report_run_read(&r, e->directory, known, n_known)) return -1;
     const int failed = *m->name ? 0 : choose_metric(m, &s->o, &r);
-    if (!failed) add_result(s, m, v, &r);
+    if (!failed) add_result(m, standing_of(s, e), v, &r);
     report_run_free(&r);
     return failed;
 }
@@ -214,6 +224,7 @@ int standings_make(standings *out, const run_list *p, const standings_options *o
     for (int i = 0; !failed && i < p->n; i++) failed = add_run(out, &p->at[i], known, n_known);
     for (int g = 0; !failed && g < out->n_groups; g++) {
         for (int v = 0; v < out->n_variants; v++) choose_value(out, &out->metric[g], &out->at[g * out->n_variants + v]);
+        standings_look_at_values(out, g);
         failed = find_comparable(out, g, known, n_known);
     }
     if (failed) standings_free(out);

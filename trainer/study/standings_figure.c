@@ -12,48 +12,60 @@ typedef struct chart {
     const standings *s;
     int group, first, end; /* variants */
     bool numbers;          /* all values are numbers above 0, on a logarithmic axis; else they stand side by side */
-    double low, high;      /* of all variants of the group */
+    double low, high;      /* of all variants of the group, up to where a run that learned nothing is */
+    bool logarithmic;      /* the axis of the metric too */
     char name[64];
 } chart;
 
-static double number_of(const char *value) {
-    char *end;
-    const double x = strtod(value, &end);
-    return end > value && !*end && x > 0 ? x : NAN;
-}
+enum { MANY_TIMES = 4 }; /* the lowest of a logarithmic axis */
+
+/* Whether a value is so bad that its run learned nothing; its place is outside the chart, at the top. */
+static bool is_lost(const chart *c, double x) { return x > c->s->metric[c->group].start; }
 
 /* Extends the range of a chart by the values of a variant. */
 static void include(chart *c, const standing *at) {
     for (int i = 0; i < at->n; i++) {
-        const standing_value *v = &at->value[i];
-        c->numbers &= !isnan(number_of(v->value));
-        c->low = fmin(c->low, v->spread.min);
-        c->high = fmax(c->high, v->spread.max);
+        const report_spread *y = &at->value[i].spread;
+        c->numbers &= !isnan(standings_number(at->value[i].value));
+        c->low = fmin(c->low, y->min);
+        if (y->n) c->high = fmax(c->high, is_lost(c, y->max) ? fmax(y->min, c->s->metric[c->group].start) : y->max);
     }
 }
 
+/* Values outside the chart have no mark of their own but the × of those that diverged. */
 static void write_block(FILE *out, const chart *c, const standing *at, double top) {
+    const report_spread nothing = {.median = NAN, .min = NAN, .max = NAN};
     for (int i = 0; i < at->n; i++) {
         const standing_value *v = &at->value[i];
-        fprintf(out, "%.10g", c->numbers ? number_of(v->value) : i);
-        panel_spread(out, &v->spread);
-        panel_number(out, v->diverged ? top : NAN);
+        const bool lost = v->spread.n && is_lost(c, v->spread.median);
+        fprintf(out, "%.10g", c->numbers ? standings_number(v->value) : i);
+        panel_spread(out, lost ? &nothing : &v->spread);
+        panel_number(out, v->diverged || lost ? top : NAN);
         fputc('\n', out);
     }
     panel_end_block(out);
 }
 
-/* A margin around the data, where the marks of runs that diverged are. */
-static double margin(const chart *c) {
+/* The ends of the axis: a margin around the data, in which the marks of runs that diverged are. */
+static double beyond(const chart *c, double share) {
     const double span = c->high - c->low;
-    return span > 0 ? 0.07 * span : fmax(0.05 * fabs(c->high), 1e-3);
+    if (c->logarithmic) return c->high * pow(c->high / c->low, share);
+    return c->high + (span > 0 ? share * span : share * fmax(fabs(c->high), 1e-2));
 }
+
+static double below(const chart *c, double share) {
+    return c->logarithmic ? c->low * c->high / beyond(c, share) : c->low + c->high - beyond(c, share);
+}
+
+/* The marks of each variant have a height of their own, above the data: those of equal values would cover each other. */
+static const double lane = 0.035;
+static double top_of(const chart *c) { return lane * (c->end - c->first + 1); }
 
 static int write_data(report_figures *f, const chart *c) {
     report_file file;
     if (report_file_open(&file, "%s.dat", c->name)) return -1;
     for (int v = c->first; v < c->end; v++)
-        write_block(file.to, c, standings_at(c->s, c->group, v), c->high + margin(c) / 2);
+        write_block(file.to, c, standings_at(c->s, c->group, v), beyond(c, lane * (v - c->first + 1)));
     return report_file_close(f, &file);
 }
 
@@ -65,7 +77,8 @@ static void write_axes(FILE *out, const chart *c) {
     report_quote(out, standings_key(c->s), 40);
     fputs(" noenhanced\nset ylabel ", out);
     report_quote(out, y, 60);
-    fprintf(out, " noenhanced\nset yrange [%.10g:%.10g]\n", c->low - margin(c), c->high + margin(c));
+    fprintf(out, " noenhanced\nset yrange [%.10g:%.10g]\n", below(c, 0.07), beyond(c, top_of(c)));
+    if (c->logarithmic) fputs("set logscale y\nset ytics add (2, 3, 5, 7, 20, 30, 50, 70, 200, 500)\n", out);
     if (c->numbers) {
         fputs("set logscale x\nset format x '%g'\nset offsets graph 0.04, graph 0.04, 0, 0\n", out);
         return;
@@ -119,12 +132,15 @@ static int draw_chart(report_figures *f, const chart *c) {
 
 int standings_draw(const standings *s, report_figures *f) {
     for (int g = 0; g < s->n_groups; g++) {
+        const standing_metric *m = &s->metric[g];
         chart c = {.s = s, .group = g, .numbers = true, .low = INFINITY, .high = -INFINITY};
         for (int v = 0; v < s->n_variants; v++) include(&c, standings_at(s, g, v));
+        c.logarithmic = m->better == METRIC_LOWER && c.low > 0 && c.high >= MANY_TIMES * c.low;
         for (int first = 0; c.low <= c.high && first < s->n_variants; first += REPORT_COLOURS) {
             c.first = first;
             c.end = first + REPORT_COLOURS < s->n_variants ? first + REPORT_COLOURS : s->n_variants;
-            snprintf(c.name, sizeof c.name, "tuned-%d-%d", g + 1, first / REPORT_COLOURS + 1);
+            if (s->o.name) snprintf(c.name, sizeof c.name, "%.40s-%d", s->o.name, first / REPORT_COLOURS + 1);
+            else snprintf(c.name, sizeof c.name, "tuned-%d-%d", g + 1, first / REPORT_COLOURS + 1);
             if (draw_chart(f, &c)) return -1;
         }
     }

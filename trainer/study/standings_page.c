@@ -18,30 +18,30 @@ static void write_head(FILE *out, const standings *s) {
     html(out, "</head>\n<body>\n<main>\n<h1>Comparison of %d variants</h1>\n", s->n_variants);
 }
 
-static void write_links(FILE *out, const char *name) {
+static void write_links(FILE *out, const standings *s, const standings_files *to, const char *what) {
+    const standings_name name = standings_file_name(s, what);
     html(out, "<p class=\"legend\">As files: ");
     for (int i = 0; i < 3; i++) {
         const char *const kind[] = {"csv", "md", "tex"};
-        html(out, "%s<a href=\"%s/%s.%s\">%s.%s</a>", i ? ", " : "", tables, name, kind[i], name, kind[i]);
+        html(out, "%s<a href=\"%s/%s.%s\">%s.%s</a>", i ? ", " : "", to->tables_link, name.text, kind[i], name.text,
+             kind[i]);
     }
     fputs(".</p>\n", out);
 }
 
-static int write_table(FILE *out, const char *title, const char *name, sheet *of) {
+static int write_table(FILE *out, const standings *s, const standings_files *to, const char *what, sheet *of) {
     if (!of) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    html(out, "<section>\n<h2>%s</h2>\n<div class=\"scroll\">\n", title);
+    fputs("<div class=\"scroll\">\n", out);
     const int status = sheet_html(of, out);
     sheet_free(of);
     fputs("</div>\n", out);
-    write_links(out, name);
-    fputs("</section>\n", out);
+    write_links(out, s, to, what);
     return status;
 }
 
-static void write_figures(FILE *out, const standings *s, const report_figures *f) {
-    html(out, "<section>\n<h2>Results against %s</h2>\n", s->o.tuned);
+static void write_figures(FILE *out, const standings_files *to, const report_figures *f) {
     if (*f->why) {
-        html(out, "<p>%s</p>\n</section>\n", f->why);
+        html(out, "<p>%s</p>\n", f->why);
         return;
     }
     fputs("<figure>\n<div class=\"panels\">\n", out);
@@ -50,16 +50,16 @@ static void write_figures(FILE *out, const standings *s, const report_figures *f
     }
     fputs(
         "</div>\n<figcaption>Medians over the seeds that finished; bars from the least to the most. A × marks a value with "
-        "which a run diverged. For print: ",
+        "which a run diverged, or with which runs end no better than they began. For print: ",
         out);
     for (int i = 0; i < f->n; i++) {
         const char *name = f->drawing[i].name;
-        if (f->drawing[i].pdf) html(out, "%s<a href=\"%s/%s.pdf\">%s.pdf</a>", i ? ", " : "", figures, name, name);
+        if (f->drawing[i].pdf)
+            html(out, "%s<a href=\"%s/%s.pdf\">%s.pdf</a>", i ? ", " : "", to->figures_link, name, name);
     }
-    fputs(".</figcaption>\n</figure>\n</section>\n", out);
+    fputs(".</figcaption>\n</figure>\n", out);
 }
 
-/* Pages with curves, recipes and machines. */
 static void write_pages(FILE *out, const standings *s, const char *const *pages) {
     fputs("<section>\n<h2>Curves</h2>\n<ul>\n", out);
     for (int g = 0; g < s->n_groups; g++) {
@@ -70,35 +70,62 @@ static void write_pages(FILE *out, const standings *s, const char *const *pages)
          s->o.tuned ? "These pages show the runs with the best value of each variant." : "");
 }
 
-static int write_page(FILE *out, const standings *s, const report_figures *f, const char *const *pages) {
-    write_head(out, s);
-    int status = write_table(out, "Results", "results", standings_results_sheet(s));
-    if (s->o.tuned) write_figures(out, s, f);
-    if (!status && s->o.tuned) status = write_table(out, "Every value", "values", standings_values_sheet(s));
-    write_pages(out, s, pages);
-    fputs("</main>\n</body>\n</html>\n", out);
-    return status;
-}
-
 static int draw(const standings *s, const char *directory, report_figures *f) {
-    snprintf(f->directory, sizeof f->directory, "%s/%s", directory, figures);
+    snprintf(f->directory, sizeof f->directory, "%s", directory);
     const int error = directory_make(f->directory, NULL);
     if (error)
         return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", f->directory, strerror(error));
     return report_figures_style(f) ? -1 : standings_draw(s, f);
 }
 
-int standings_page(const standings *s, const char *directory, const char *const *pages) {
+static int write_figures_and_values(FILE *out, const standings *s, const standings_files *to) {
     report_figures f = {0};
+    int status = draw(s, to->figures, &f);
+    if (!status) {
+        html(out, "<h3>Results against %s</h3>\n", s->o.tuned);
+        write_figures(out, to, &f);
+        fputs("<h3>Every value</h3>\n", out);
+        status = write_table(out, s, to, "values", standings_values_sheet(s));
+    }
+    report_figures_free(&f);
+    return status;
+}
+
+static int write_results(FILE *out, const standings *s, const standings_files *to) {
+    int status = write_table(out, s, to, "results", standings_results_sheet(s));
+    if (!status && standings_count_tests(s)) {
+        fputs("<h3>Is it chance?</h3>\n", out);
+        status = write_table(out, s, to, "tests", standings_tests_sheet(s));
+    }
+    return !status && s->o.tuned ? write_figures_and_values(out, s, to) : status;
+}
+
+int standings_section(const standings *s, const standings_files *to, FILE *page) {
+    return standings_save(s, to->tables) ? -1 : write_results(page, s, to);
+}
+
+static int write_page(FILE *out, const standings *s, const char *directory, const char *const *pages) {
+    char tables_at[4096], figures_at[4096];
+    const standings_files to = {tables_at, tables, figures_at, figures};
+    snprintf(tables_at, sizeof tables_at, "%s/%s", directory, tables);
+    snprintf(figures_at, sizeof figures_at, "%s/%s", directory, figures);
+    write_head(out, s);
+    fputs("<section>\n<h2>Results</h2>\n", out);
+    const int status = write_results(out, s, &to);
+    fputs("</section>\n", out);
+    write_pages(out, s, pages);
+    fputs("</main>\n</body>\n</html>\n", out);
+    return status;
+}
+
+int standings_page(const standings *s, const char *directory, const char *const *pages) {
     char path[4096], *text = NULL;
     size_t n = 0;
-    int status = s->o.tuned ? draw(s, directory, &f) : 0;
     FILE *out = open_memstream(&text, &n);
     snprintf(path, sizeof path, "%s/report.html", directory);
-    if (!status) status = out ? write_page(out, s, &f, pages) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    int status = out ? write_page(out, s, directory, pages) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     if (out && fclose(out) && !status) status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
     if (!status) status = text_write(path, (text_slice){text, n});
     free(text);
-    report_figures_free(&f);
     return status;
 }

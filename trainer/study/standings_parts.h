@@ -6,6 +6,30 @@
 #include "report/sheet.h"
 #include "study/standings.h"
 
+/* Counts the runs of a group that started; finds the largest value that trains and the sensitivity of each variant. */
+void standings_look_at_values(standings *s, int group);
+
+/* Makes the name of a file: "results", or with a name given, NAME of what is "results" and NAME-tests of what is "tests". */
+typedef struct standings_name {
+    char text[160];
+} standings_name;
+standings_name standings_file_name(const standings *s, const char *what);
+
+/* ---- Tests ---- */
+
+/* The variant with the best median in a group; -1: none, or several, or their results do not compare. */
+int standings_leader(const standings *s, int group);
+/* Welch's p between the best values of two variants; NAN: too few runs. */
+double standings_p(const standings *s, int group, int a, int b);
+/* The number of tests of leaders against others. */
+int standings_count_tests(const standings *s);
+/* These for people and for programs. NULL: no memory. */
+sheet *standings_tests_sheet(const standings *s);
+sheet *standings_tests_records(const standings *s);
+void standings_print_tests(const standings *s, FILE *out);
+
+/* ---- Tables and figures ---- */
+
 /* The table of the best values, and of all values of a tuned key. NULL: no memory. */
 sheet *standings_results_sheet(const standings *s);
 sheet *standings_values_sheet(const standings *s);

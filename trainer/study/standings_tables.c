@@ -16,10 +16,21 @@
 enum { CELL = 96 };
 
 /* The columns of a group. */
-typedef enum part { TUNED, NUMBER, STARTED, PARTS } part;
+typedef enum part { TUNED, NUMBER, STARTED, LARGEST, SENSITIVITY, PARTS } part;
+
+/* Whether some group's values are numbers. */
+static bool any_numbers(const standings *s) {
+    for (int g = 0; s->o.tuned && g < s->n_groups; g++) {
+        if (standings_has_numbers(s, g)) return true;
+    }
+    return false;
+}
 
 static bool has_part(const standings *s, part p) {
-    return p == NUMBER || (p == TUNED ? s->o.tuned != NULL : !isnan(s->o.started));
+    if (p == NUMBER) return true;
+    if (p == TUNED) return s->o.tuned != NULL;
+    if (p == STARTED) return !isnan(s->o.started);
+    return any_numbers(s) && (p == SENSITIVITY || !isnan(s->o.started));
 }
 
 static int parts(const standings *s) {
@@ -33,6 +44,8 @@ static void head_text(const standings *s, int group, part p, char out[CELL]) {
     const char *name = s->group[group];
     if (p == TUNED) snprintf(what, sizeof what, "%s", standings_key(s));
     else if (p == STARTED) snprintf(what, sizeof what, s->o.tuned ? "started: values, runs" : "started");
+    else if (p == LARGEST) snprintf(what, sizeof what, "largest %s", standings_key(s));
+    else if (p == SENSITIVITY) snprintf(what, sizeof what, "sensitivity");
     else standings_metric_text(&s->metric[group], what, sizeof what);
     snprintf(out, CELL, "%.40s%s%.50s", name, *name ? ": " : "", what);
 }
@@ -61,9 +74,29 @@ static void started_text(const standings *s, const standing *at, char out[CELL])
     else snprintf(out, CELL, "%d of %d", started, runs);
 }
 
+/* The place of a value among those of its variant, as numbers: below 0 the smallest, above 0 the largest. */
+static int end_of_list(const standing *at, int value) {
+    const double x = standings_number(at->value[value].value);
+    int below = 0, above = 0;
+    for (int i = 0; i < at->n; i++) {
+        below += standings_number(at->value[i].value) < x;
+        above += standings_number(at->value[i].value) > x;
+    }
+    return below + above == 0 ? 0 : !below ? -1 : !above ? 1 : 0;
+}
+
+/* If the largest value of all trains, others beyond it may too. */
+static void largest_text(const standing *at, char out[CELL]) {
+    if (at->largest < 0) snprintf(out, CELL, "none");
+    else snprintf(out, CELL, "%s%.80s", end_of_list(at, at->largest) > 0 ? "≥ " : "", at->value[at->largest].value);
+}
+
 static void cell_text(const standings *s, int group, int variant, part p, char out[CELL]) {
     const standing *at = standings_at(s, group, variant);
     if (p == STARTED) started_text(s, at, out);
+    else if (p == LARGEST) largest_text(at, out);
+    else if (p == SENSITIVITY && isnan(at->sensitivity)) snprintf(out, CELL, "–");
+    else if (p == SENSITIVITY) snprintf(out, CELL, "%.3f", at->sensitivity);
     else if (at->best < 0) snprintf(out, CELL, "%s", p == NUMBER && any_diverged(at) ? "diverged" : "–");
     else if (p == TUNED) snprintf(out, CELL, "%s", at->value[at->best].value);
     else value_text(s, group, &at->value[at->best], out);
@@ -74,6 +107,40 @@ static void note_lacking(sheet *to, int row, int column, const standing_value *v
     const int lacking = v->n - v->finished - v->diverged;
     if (v->diverged) sheet_note(to, row, column, "%d of %d runs diverged", v->diverged, v->n);
     if (lacking) sheet_note(to, row, column, "%d of %d runs %s not over", lacking, v->n, lacking > 1 ? "are" : "is");
+}
+
+/* A footnote on a best value that says little: one at an end of its list, or one of several that are as good. */
+static void note_choice(sheet *to, int row, int column, const standing *at) {
+    const int end = end_of_list(at, at->best);
+    const double best = at->value[at->best].choosing.mean;
+    if (end)
+        sheet_note(to, row, column, "the %s of its list: a %s one may be better", end < 0 ? "smallest" : "largest",
+                   end < 0 ? "smaller" : "larger");
+    for (int i = at->best + 1; i < at->n; i++) {
+        const standing_value *v = &at->value[i];
+        if (v->finished == v->n && v->choosing.n == v->n && v->choosing.mean == best)
+            sheet_note(to, row, column, "%s is as good by what chooses; the first of equal ones counts", v->value);
+    }
+}
+
+/* What counts as started, and what the numbers of all values mean. */
+static void values_text(const standings *s, char *out, size_t size) {
+    size_t used = 0;
+    *out = '\0';
+    if (!isnan(s->o.started) && s->o.started_share)
+        snprintf(out, size, "A run counts as started if it ends within %g %% of the best mean%s. ", 100 * s->o.started,
+                 s->n_groups > 1 ? " of its recipe" : "");
+    else if (!isnan(s->o.started))
+        snprintf(out, size, "A run counts as started if it ends better than %g. ", s->o.started);
+    used = strlen(out);
+    if (has_part(s, LARGEST))
+        snprintf(out + used, size - used, "Largest %s: all runs with it started. ", standings_key(s));
+    used = strlen(out);
+    if (has_part(s, SENSITIVITY))
+        snprintf(
+            out + used, size - used,
+            "Sensitivity: the mean over the values of min(loss, loss at the start), less the least; compare it only "
+            "between lists of the same width. ");
 }
 
 /* A sentence or more: what a number is, how values were chosen, what the seeds can tell. */
@@ -93,14 +160,13 @@ static void legend_text(const standings *s, char *out, size_t size) {
             "Each variant has the %s that is best on the validation data%s, of those with which all runs finished. ",
             standings_key(s), by_loss ? ", or by its training loss where no validation data were held out" : "");
     used = strlen(out);
-    if (!isnan(s->o.started))
-        snprintf(out + used, size - used, "A run counts as started if it ends better than %g. ", s->o.started);
+    values_text(s, out + used, size - used);
     used = strlen(out);
     welch_power(seeds, out + used, size - used);
 }
 
 sheet *standings_results_sheet(const standings *s) {
-    char text[CELL], legend[1000];
+    char text[CELL], legend[1600];
     legend_text(s, legend, sizeof legend);
     sheet *to = sheet_create(s->n_variants + 1, 1 + s->n_groups * parts(s), legend);
     if (!to) return NULL;
@@ -117,6 +183,7 @@ sheet *standings_results_sheet(const standings *s) {
                 sheet_put(to, v + 1, column, "%s", text);
                 if (p == NUMBER && at->best >= 0) note_lacking(to, v + 1, column, &at->value[at->best]);
                 if (p == NUMBER && standings_wins(s, g, v)) sheet_bold(to, v + 1, column);
+                if (p == TUNED && at->best >= 0) note_choice(to, v + 1, column, at);
             }
             column++;
         }
@@ -194,7 +261,7 @@ static void fill(const standings *s, report_table *t) {
 
 int standings_print(const standings *s) {
     report_table t = {.rows = s->n_variants + 1, .columns = 1 + s->n_groups * parts(s)};
-    char legend[1000];
+    char legend[1600];
     if (t.columns > (int)(sizeof t.of / sizeof *t.of))
         return adamod__refuse("a table of %d recipes is too wide", s->n_groups);
     t.cell = calloc((size_t)t.rows * (size_t)t.columns, sizeof *t.cell);
@@ -202,6 +269,7 @@ int standings_print(const standings *s) {
     fill(s, &t);
     report_table_print(&t, stdout, report_width(), isatty(STDOUT_FILENO) != 0);
     legend_text(s, legend, sizeof legend);
+    standings_print_tests(s, stdout);
     text_line(stdout, "%s", legend);
     report_table_free(&t);
     return 0;
@@ -229,11 +297,40 @@ static void put_record(const standings *s, sheet *to, int row, int group, int va
         sheet_put(to, row, 9 + i, "%s", isnan(numbers[i]) ? "" : json_shortest(numbers[i], text));
 }
 
+/* A number of a variant over all its values. */
+static void put_whole(const standings *s, sheet *to, int row, int group, int variant, const char *name, double x) {
+    const standing_metric *m = &s->metric[group];
+    const int columns[] = {9, 10, 12, 13};
+    sheet_put(to, row, 0, "%s", s->group[group]);
+    sheet_put(to, row, 1, "%s", s->variant[variant]);
+    sheet_put(to, row, 4, "%s", name);
+    sheet_put(to, row, 5, "%s", m->test || m->by_loss ? "test" : "valid");
+    for (int i = 0; i < 4; i++) sheet_put(to, row, columns[i], "%.10g", x);
+}
+
+/* "sensitivity" and "largest lr", if there are such numbers. Returns how many. to NULL: only counts. */
+static int put_wholes(const standings *s, sheet *to, int row, int group, int variant) {
+    const standing *at = standings_at(s, group, variant);
+    char name[CELL];
+    int n = 0;
+    if (!isnan(at->sensitivity)) {
+        if (to) put_whole(s, to, row, group, variant, "sensitivity", at->sensitivity);
+        n++;
+    }
+    if (at->largest >= 0) {
+        snprintf(name, sizeof name, "largest %.60s", standings_key(s));
+        if (to) put_whole(s, to, row + n, group, variant, name, standings_number(at->value[at->largest].value));
+        n++;
+    }
+    return n;
+}
+
 static sheet *records(const standings *s) {
     static const char *const heads[RECORD] = {"recipe", "variant",  "value",  "best", "metric", "split", "unit",
                                               "runs",   "diverged", "median", "mean", "std",    "min",   "max"};
     int n = 1;
-    for (int i = 0; i < s->n_groups * s->n_variants; i++) n += s->at[i].n;
+    for (int i = 0; i < s->n_groups * s->n_variants; i++)
+        n += s->at[i].n + put_wholes(s, NULL, 0, i / s->n_variants, i % s->n_variants);
     sheet *to = sheet_create(n, RECORD, NULL);
     for (int k = 0; to && k < RECORD; k++) sheet_put(to, 0, k, "%s", heads[k]);
     int row = 1;
@@ -241,6 +338,7 @@ static sheet *records(const standings *s) {
         for (int v = 0; v < s->n_variants; v++) {
             const standing *at = standings_at(s, g, v);
             for (int i = 0; i < at->n; i++) put_record(s, to, row++, g, v, &at->value[i]);
+            row += put_wholes(s, to, row, g, v);
         }
     }
     return to;
@@ -277,6 +375,9 @@ static void add_standing(json *j, const standings *s, int group, int variant) {
     if (s->o.tuned) json_pair(j, "key", s->o.tuned);
     if (at->best >= 0) json_pair_integer(j, "best", at->best);
     json_pair_boolean(j, "wins", standings_wins(s, group, variant));
+    if (!isnan(at->sensitivity)) json_pair_number(j, "sensitivity", at->sensitivity);
+    if (at->largest >= 0) json_pair_integer(j, "largest", at->largest);
+    if (!isnan(m->limit)) json_pair_number(j, "limit", m->limit);
     json_key(j, "values");
     json_open(j, '[');
     for (int i = 0; i < at->n; i++) add_value(j, s, &at->value[i]);
@@ -291,23 +392,35 @@ static int save_json(const standings *s, const char *directory) {
     for (int i = 0; i < s->n_groups * s->n_variants; i++) add_standing(&j, s, i / s->n_variants, i % s->n_variants);
     json_close(&j, ']');
     json_end_line(&j);
-    snprintf(path, sizeof path, "%s/results.json", directory);
+    snprintf(path, sizeof path, "%s/%s.json", directory, standings_file_name(s, "results").text);
     const int status = j.failed ? adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path)
                                 : text_write(path, (text_slice){j.text, j.n});
     json_free(&j);
     return status;
 }
 
-int standings_save(const standings *s, const char *directory) {
-    sheet *results = standings_results_sheet(s), *all = records(s);
-    sheet *values = s->o.tuned ? standings_values_sheet(s) : NULL;
-    int status = 0;
-    if (!results || !all || (s->o.tuned && !values)) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    if (!status) status = sheet_save(results, all, directory, "results");
-    if (!status && values) status = sheet_save(values, NULL, directory, "values");
-    if (!status) status = save_json(s, directory);
-    sheet_free(results);
-    sheet_free(all);
-    sheet_free(values);
+standings_name standings_file_name(const standings *s, const char *what) {
+    standings_name name;
+    const bool first = strcmp(what, "results") == 0;
+    if (!s->o.name) snprintf(name.text, sizeof name.text, "%s", what);
+    else snprintf(name.text, sizeof name.text, "%.100s%s%s", s->o.name, first ? "" : "-", first ? "" : what);
+    return name;
+}
+
+/* Writes the files of a table and frees its sheets. A sheet that is NULL is out of memory. */
+static int save(const standings *s, const char *directory, const char *what, sheet *of, sheet *records_of) {
+    const int status = of && records_of ? sheet_save(of, records_of, directory, standings_file_name(s, what).text)
+                                        : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    sheet_free(of);
+    sheet_free(records_of);
     return status;
+}
+
+int standings_save(const standings *s, const char *directory) {
+    int status = save(s, directory, "results", standings_results_sheet(s), records(s));
+    if (!status && standings_count_tests(s))
+        status = save(s, directory, "tests", standings_tests_sheet(s), standings_tests_records(s));
+    if (!status && s->o.tuned)
+        status = save(s, directory, "values", standings_values_sheet(s), standings_values_sheet(s));
+    return status ? status : save_json(s, directory);
 }
