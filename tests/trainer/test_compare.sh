@@ -108,6 +108,19 @@ refused 2 'more than one --tune' "$ADAMOD" compare tiny.yaml --tune optimizer.lr
 for x in x 5%% -5% 0% ''; do refused 2 "--started is '$x', expected a number, or a distance" "$ADAMOD" compare tiny.yaml --started "$x"; done
 compare tiny.yaml "${tuned[@]}" --show --no-report --started 50% >said 2>err || fail "--started 50%: $(cat err)"
 grep -q 'started if it ends within 50 % of the best mean' said || fail "no word about 50 %: $(cat said)"
+# A message names the flag that set a key, and what was expected.
+refused 2 "--vary 'optimizer.lr=': value 1 is empty, expected KEY=A,B,.." "$ADAMOD" compare tiny.yaml --vary optimizer.lr=
+refused 2 "--vary 'optimizer.lr=1,,2': value 2 is empty" "$ADAMOD" compare tiny.yaml --vary optimizer.lr=1,,2
+refused 2 "--vary '=3': expected KEY=A,B,.." "$ADAMOD" compare tiny.yaml --vary =3
+refused 2 "--tune 'optimizer.lr=1,': value 2 is empty" "$ADAMOD" compare tiny.yaml --tune optimizer.lr=1,
+refused 2 '--vary: optimizer.lr: lr is '\''x'\'', expected a number' "$ADAMOD" compare tiny.yaml --vary optimizer.lr=x
+refused 2 '--vary: optimizr.lr: no such key; did you mean optimizer.lr?' "$ADAMOD" compare tiny.yaml --vary optimizr.lr=1
+refused 2 '--tune: optimizer.lr: lr is '\''x'\'', expected a number' "$ADAMOD" compare tiny.yaml --tune optimizer.lr=1,x
+refused 2 'A: optimizer.lr: lr is '\''x'\'', expected a number' "$ADAMOD" compare tiny.yaml --variant 'A: optimizer.lr=x'
+for flag in "--vary optimizer.lr=x" "--tune optimizer.lr=x"; do
+    # shellcheck disable=SC2086
+    ! "$ADAMOD" compare tiny.yaml $flag 2>&1 | grep -q -- --set || fail "$flag blames --set"
+done
 # a table of recipes
 compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --resume >said 2>err || fail "a table of recipes: $(cat err)"
 grep -Eq '^variant +tiny: test exact % +small-one: test exact %$' said || fail "its heads: $(cat said)"

@@ -116,6 +116,20 @@ reproduce >out 2>err || fail "a second time has status $?: $(cat err)"
 [ "$(stat -c %Y runs/paper/numbers/adam-seed-1/result.json)" = "$before" ] || fail 'a run that is over is made again'
 [ ! -s err ] || fail "nothing is to do, but it says $(cat err)"
 
+# ---- seeds: only those that are asked for count, and others are named ----
+cp -r runs/paper seeds
+rm seeds/numbers/adam-seed-2/result.json
+reproduce --seeds 1 --out seeds >out 2>err || fail "--seeds 1 has status $?: $(cat err)"
+grep -Fq '| Adam | 0.0<sup>1</sup> |' seeds/tables/table1.md || fail "one seed: $(cat seeds/tables/table1.md)"
+has seeds/tables/table1.md '1 run with a larger seed than asked for is there and does not count.'
+has seeds/tables/table1.csv 'numbers,Adam,exact,1,1,0,'
+! grep -q 'not over' seeds/tables/table1.md || fail "a seed that was not asked for is counted: $(cat seeds/tables/table1.md)"
+has seeds/index.html '4 of 5 runs are over'
+reproduce --from runs/paper --seeds 1 --out seeds >out 2>err || fail "--from with --seeds 1 has status $?: $(cat err)"
+has seeds/tables/table1.csv 'numbers,Adam,exact,1,1,0,'
+reproduce --from runs/paper --out seeds >out 2>err || fail "--from has status $?: $(cat err)"
+has seeds/tables/table1.csv 'numbers,Adam,exact,2,2,0,'
+
 reproduce figure2 >out 2>err || fail "a part of it has status $?: $(cat err)"
 has runs/paper/index.html 'id="table1"' 'id="figure1"' 'id="figure2"' # what was made before stays on the page
 
@@ -179,6 +193,62 @@ has runs/paper-quick/tables/table1.md 'Exact translations. Made with --quick: ot
 has runs/paper-quick/tables/table1.tex 'Made with '
 has runs/paper-quick/tables/table1.md '| Pictures that are not here (exact %) | paper (accuracy) |' # each with what it measures
 has runs/paper-quick/tables/table1.csv 'numbers,AdaMod,exact,1,1,0,'
+
+# ---- a key that is tuned: its results against the values ----
+cat >sweep.yaml <<'END'
+title: A sweep
+seeds: 2
+experiments:
+  rates:
+    title: Rates
+    recipe: tiny.yaml
+    set: [train.histogram_dense=0]
+    measure: loss
+    tune: {key: optimizer.lr, values: [1e-3, 1e-2, 1e10], started: 50%}
+    quick: {recipe: tiny.yaml, set: [train.steps=2], tune: {key: optimizer.lr, values: [0.5]}}
+    methods:
+      Adam: {set: [optimizer=adam]}
+      Muon, too: {set: [optimizer=muon, 'optimizer.adamw_lr={value}'], factor: 0.1, label: Muon}
+END
+sweep() { "$ADAMOD" reproduce --plan sweep.yaml --out sweep "$@"; }
+sweep --dry-run >out || fail "a dry run of a sweep has status $?"
+grep -E '^rates +12 +0 +0 +12 ' out >/dev/null || fail "a sweep of 12 runs is $(cat out)"
+sweep --jobs 2 >out 2>err || fail "a sweep has status $?: $(cat err)"
+has out 'rates: Adam lr=1e-3, seed 2: 8 updates' 'rates: Muon, too lr=0.001, seed 1: 8 updates'
+grep -q 'adamw_lr: 0.001' sweep/rates/muon-too-lr-0.001-seed-2/recipe.yaml || fail "no {value}: $(cat sweep/rates/muon-too-lr-0.001-seed-2/recipe.yaml)"
+grep -Eq '^\| Adam \| 1e-2(<sup>1</sup>)? \| [0-9.]+ \([0-9.]+ ± [0-9.]+\) \| 2 of 3, 4 of 6 \| 1e-2 \| [0-9.]+ \|$' sweep/tables/rates.md || fail "its table: $(cat sweep/tables/rates.md)"
+has sweep/tables/rates-values.md '| Adam | 1e10 | diverged<sup>1</sup> |' '2 of 2 runs diverged' '| Muon | 0.001 | '
+has sweep/tables/rates.csv ',Muon,,,sensitivity,test,' ',Muon,1e+09,0,loss,test,,0,2,'
+has sweep/tables/rates-tests.csv ',loss,test,,'
+has sweep/index.html 'id="rates"' '12 of 12 runs are over, 4 of them diverged' 'Results against optimizer.lr' '; <code>optimizer.lr</code> is <code>1e-3</code>' 'optimizer.lr times 0.1'
+if command -v gnuplot >/dev/null; then
+    [ -s sweep/figures/rates-1.svg ] || fail 'no figure of a sweep'
+    grep -q 'set logscale x' sweep/figures/rates-1.gp || fail 'its axis is not logarithmic'
+fi
+before=$(stat -c %Y sweep/rates/adam-lr-1e-3-seed-1/result.json)
+sweep --seeds 1 >out 2>err || fail "a sweep with one seed has status $?: $(cat err)"
+[ "$(stat -c %Y sweep/rates/adam-lr-1e-3-seed-1/result.json)" = "$before" ] || fail 'a run of a sweep is made again'
+has sweep/index.html '6 of 6 runs are over' 'Adam: 3 with larger seeds than asked for do not count'
+has sweep/tables/rates.csv ',Adam,1e-3,0,loss,test,,1,0,'
+"$ADAMOD" reproduce --plan sweep.yaml --from sweep --out sweep-page >out 2>err || fail "--from a sweep has status $?: $(cat err)"
+[ ! -s err ] || fail "runs of a sweep are strangers: $(cat err)"
+has sweep-page/tables/rates.csv ',Adam,1e-3,0,loss,test,,2,0,' # without --seeds, all that is there
+rm -r sweep/rates/adam-lr-1e-3-seed-2
+"$ADAMOD" reproduce --plan sweep.yaml --from sweep --out sweep-page >out 2>err || fail "--from a sweep that lacks a run: $(cat err)"
+has sweep-page/tables/rates-values.md '1 of 2 runs is not over'
+sweep --quick --out sweep-quick >out 2>err || fail "a quick sweep has status $?: $(cat err)"
+has sweep-quick/tables/rates-values.md '| Muon | 0.05 |'
+has sweep-quick/index.html 'Made with --quick'
+refused 2 '--set optimizer.lr=1: rates tunes this key' "$ADAMOD" reproduce --plan sweep.yaml --set optimizer.lr=1 --dry-run
+sed 's/measure: loss/measure: blue/' sweep.yaml >broken.yaml
+refused 1 "broken.yaml:4: rates: measure is 'blue', expected one of loss, " "$ADAMOD" reproduce --plan broken.yaml --from sweep --out blue
+sed 's/optimizer.lr, values: \[1e-3/optimizer.lr, values: [x/; s/factor: 0.1, //' sweep.yaml >broken.yaml
+refused 2 "broken.yaml:12: Adam" "$ADAMOD" reproduce --plan broken.yaml --out none
+[ ! -e none ] || fail 'a refused sweep makes a directory'
+"$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/gpt-warmup.yaml" --dry-run >out || fail 'the study of warm-up is refused'
+has out 'adamod data prepare fineweb-edu'
+"$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/gpt-warmup.yaml" --quick --dry-run >out || fail 'the quick study of warm-up is refused'
+grep -E '^gpt +168 ' out >/dev/null || fail "its runs: $(cat out)"
 
 # ---- without gnuplot ----
 mkdir bare

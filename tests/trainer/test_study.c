@@ -130,6 +130,53 @@ TEST(refuses_unknown_names) {
             "so it is not the same");
 }
 
+#define TUNED(tune, methods) HEAD "  one: {title: One, recipe: x, measure: loss, " tune ", methods: {" methods "}}\n"
+#define RATES "tune: {key: optimizer.lr, values: [1e-3, 0.03], started: 5%}"
+
+TEST(reads_a_tuned_key) {
+    OWNED_STUDY s = {0};
+    const study_options o = {0}, quick = {.quick = true};
+    if (!CHECK_INT(parse(&s, TUNED(RATES ", quick: {recipe: y, tune: {key: optimizer.lr, values: [7]}}",
+                                   "A: {}, B: {factor: 0.1, set: ['optimizer.adamw_lr={value}']}")),
+                   0))
+        return;
+    CHECK_STR(study_tuned(&s, &o, 0)->key, "optimizer.lr");
+    CHECK(study_tuned(&s, &o, 0)->counts_started && study_tuned(&s, &o, 0)->started_share);
+    CHECK_CLOSE(study_tuned(&s, &o, 0)->started, 0.05, 1e-15);
+    CHECK(!study_tuned(&s, &quick, 0)->counts_started);
+    CHECK_INT(study_count_values(&s, &o, 0), 2);
+    CHECK_INT(study_count_values(&s, &quick, 0), 1);
+    CHECK_STR(study_value_at(&s, &o, (study_place){0, 0}, 0).text, "1e-3"); /* as it is written */
+    CHECK_STR(study_value_at(&s, &o, (study_place){0, 1}, 1).text, "0.003");
+    CHECK_STR(study_value_at(&s, &quick, (study_place){0, 1}, 0).text, "0.7");
+}
+
+TEST(nothing_tuned_is_one_value) {
+    OWNED_STUDY s = {0};
+    if (!CHECK_INT(parse(&s, HEAD ONE), 0)) return;
+    CHECK(study_tuned(&s, &(study_options){0}, 0) == NULL);
+    CHECK_INT(study_count_values(&s, &(study_options){0}, 0), 1);
+    CHECK_STR(study_value_at(&s, &(study_options){0}, (study_place){0, 0}, 0).text, "");
+}
+
+TEST(refuses_mistakes_of_tuned_keys) {
+    refuses(TUNED("tune: {key: optimizer.lr, values: []}", "A: {}"), "one tunes optimizer.lr without values");
+    refuses(TUNED("tune: {values: [1]}", "A: {}"), "tune needs key");
+    refuses(TUNED("tune: {key: a, values: [1], started: x}", "A: {}"),
+            "started is 'x', expected a number, or a distance from the best such as 5%");
+    refuses(TUNED("tune: {key: a, values: [1], started: -5%}", "A: {}"), "started is '-5%', expected");
+    refuses(TUNED("tune: {key: a, values: [x]}", "A: {factor: 2}"), "A has a factor, and the value 'x' is no number");
+    refuses(TUNED("tune: {key: a, values: ['']}", "A: {}"), "'' is no value of 1 to 47 letters");
+    refuses(TUNED("seeds: 2", "A: {factor: 2}"), "A has a factor, and one tunes nothing");
+    refuses(TUNED(RATES ", quick: {recipe: y, tune: {key: b, values: [1]}}", "A: {}"),
+            "one tunes b with --quick, and optimizer.lr without");
+    refuses(TUNED(RATES, "A: {}") "  two: {title: T, recipe: x, measure: loss, methods: {A: {same: one/A}}}\n",
+            "A cannot be the same as another: a key is tuned");
+    refuses(TUNED(RATES, "A: {}") "tables:\n  t: {title: T, rows: [A], columns: [one]}\n",
+            "dir/s.yaml:6: one tunes optimizer.lr, and has a table and a figure of its own");
+    refuses(TUNED(RATES, "A: {}") FIGURE("{title: P, of: one, show: rates}"), "has a table and a figure of its own");
+}
+
 TEST(asks_for_parts) {
     static const char *const names[] = {"one", "tt"};
     OWNED_STUDY s = {0};
@@ -140,4 +187,5 @@ TEST(asks_for_parts) {
 }
 
 RUN_TESTS(ENTRY(reads_a_tree), ENTRY(refuses_what_is_no_tree), ENTRY(reads_a_study), ENTRY(counts_seeds),
-          ENTRY(refuses_mistakes), ENTRY(refuses_unknown_names), ENTRY(asks_for_parts))
+          ENTRY(refuses_mistakes), ENTRY(refuses_unknown_names), ENTRY(reads_a_tuned_key),
+          ENTRY(nothing_tuned_is_one_value), ENTRY(refuses_mistakes_of_tuned_keys), ENTRY(asks_for_parts))

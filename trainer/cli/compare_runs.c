@@ -2,6 +2,7 @@
 #include "cli/compare.h"
 
 #include "core/error.h"
+#include "support/keys.h"
 #include "tasks/tasks.h"
 #include "cli/run_recipe.h"
 #include "train/run.h"
@@ -15,10 +16,10 @@ enum { MAX_RUNS = 10000, VALUE = RECIPE_PATH + 1 /* a value too long for a recip
 
 /* ---- variants ---- */
 
-static int set_key(recipe *r, const char *key, const char *value) {
+static int set_key(recipe *r, recipe_origin by, const char *key, const char *value) {
     char text[128 + VALUE];
     snprintf(text, sizeof text, "%.126s=%s", key, value);
-    return recipe_set(r, text);
+    return recipe_set_by(r, by, text);
 }
 
 /* Takes the next "KEY=VALUE" of a variant's text. Returns 0 at the end, or a negative status. */
@@ -41,16 +42,6 @@ static const char *end_of_name(const char *text) {
     return NULL;
 }
 
-/* Replaces {value} by the value of the tuned key. */
-static void fill_in(const char *value, char *text, size_t size) {
-    static const char place[] = "{value}";
-    for (char *at; (at = strstr(text, place)) && strlen(text) + strlen(value) < size;) {
-        const size_t rest = strlen(at + sizeof place - 1) + 1;
-        memmove(at + strlen(value), at + sizeof place - 1, rest);
-        memcpy(at, value, strlen(value));
-    }
-}
-
 /* Sets the keys of a variant in their order: the rule comes first, since options must fit it. The tuned key is left out. */
 static int apply_variant(const comparison *c, recipe *r, const char *text, const char *tuned, char *name, size_t size) {
     const char *at = end_of_name(text);
@@ -59,8 +50,8 @@ static int apply_variant(const comparison *c, recipe *r, const char *text, const
     if (at) snprintf(name, size, "%.*s", (int)(at++ - text), text);
     while (more > 0 && (more = next_word(&at, key, sizeof key, value, sizeof value)) > 0) {
         if (strcmp(key, c->tuned) == 0) continue;
-        if (tuned) fill_in(tuned, value, sizeof value);
-        if (set_key(r, key, value)) return -1;
+        if (tuned) run_list_fill_in(tuned, value, sizeof value);
+        if (set_key(r, RECIPE_BY_CALLER, key, value)) return -1;
     }
     return more < 0 && at ? adamod__context("--variant '%.80s': ", name) : more;
 }
@@ -88,19 +79,17 @@ static int list_length(const char *list) {
     return n;
 }
 
-/* A value in a name: the last part of a path. */
-static const char *label_of(const char *value) {
-    const char *slash = strrchr(value, '/');
-    return slash && slash[1] ? slash + 1 : value;
-}
-
-/* Adds "lr=0.01" to a name, or the rule: "adam". */
-static void add_to_name(const char *key, const char *value, char *name, size_t size) {
-    const size_t used = strlen(name);
-    const char *dot = strrchr(key, '.'), *space = used ? " " : "";
-    const bool rule = strcmp(key, "optimizer") == 0 || strcmp(key, "optimizer.rule") == 0;
-    if (rule) snprintf(name + used, size - used, "%s%.60s", space, label_of(value));
-    else snprintf(name + used, size - used, "%s%.40s=%.60s", space, dot ? dot + 1 : key, label_of(value));
+/* Refuses a list without a key or with an empty value. flag: what it is of. */
+static int check_list(const char *flag, const char *list) {
+    char key[128], value[VALUE];
+    if (*list == '=' || !strchr(list, '='))
+        return adamod__refuse("%s '%.80s': expected KEY=A,B,..", flag, key_show(list).text);
+    for (int i = 0; list_value(list, i, key, sizeof key, value, sizeof value); i++) {
+        if (!*value)
+            return adamod__refuse("%s '%.80s': value %d is empty, expected KEY=A,B,..", flag, key_show(list).text,
+                                  i + 1);
+    }
+    return 0;
 }
 
 /* Sets the keys of combination `index` of all lists, and adds its values to the name. */
@@ -108,11 +97,11 @@ static int apply_combination(const comparison *c, int index, recipe *r, char *na
     for (int i = 0; i < c->vary.n; i++) {
         char key[128], value[VALUE];
         const int n = list_length(c->vary.list[i].value);
-        if (n == 0) return adamod__refuse("--vary '%.80s': expected KEY=A,B,..", c->vary.list[i].value);
+        if (check_list("--vary", c->vary.list[i].value)) return -1;
         list_value(c->vary.list[i].value, index % n, key, sizeof key, value, sizeof value);
         index /= n;
-        if (set_key(r, key, value)) return -1;
-        add_to_name(key, value, name, name_size);
+        if (set_key(r, RECIPE_BY_VARY, key, value)) return -1;
+        run_list_add_to_name(key, value, name, name_size);
     }
     return 0;
 }
@@ -171,8 +160,8 @@ static int derive(const comparison *c, const recipe *base, const choice *of, rec
     if (apply_combination(c, of->combination, out, name, size)) return -1;
     if (!*name) snprintf(name, size, "%s", base->name);
     snprintf(whole, sizeof whole, "%s", name);
-    if (of->tuned && set_key(out, c->tuned, of->tuned)) return -1;
-    if (of->tuned) add_to_name(c->tuned, of->tuned, whole, sizeof whole);
+    if (of->tuned && set_key(out, RECIPE_BY_TUNE, c->tuned, of->tuned)) return -1;
+    if (of->tuned) run_list_add_to_name(c->tuned, of->tuned, whole, sizeof whole);
     snprintf(text, sizeof text, "name=%.60s", whole);
     if (recipe_set(out, text)) return -1;
     snprintf(text, sizeof text, "train.seed=%d", of->seed);
@@ -194,7 +183,7 @@ static int add_run(comparison *c, recipe *r, const char *group, const char *name
     const unsigned long long number = r->train.seed;
     const bool several = c->seeds > 1;
     snprintf(whole, sizeof whole, "%s", name);
-    if (tuned) add_to_name(c->tuned, tuned, whole, sizeof whole);
+    if (tuned) run_list_add_to_name(c->tuned, tuned, whole, sizeof whole);
     run_list_slug(whole, slug, tuned ? sizeof slug : 96);
     if (several || (tuned && c->seeds)) snprintf(suffix, sizeof suffix, "-seed-%llu", number);
     if (several) snprintf(seed, sizeof seed, ", seed %llu", number);
@@ -221,6 +210,7 @@ static int add_values(comparison *c, const recipe *base, const char *group, choi
     const int first = of.seed;
     int failed = 0;
     tuned_list(c, of.variant, list, sizeof list);
+    if (*list) failed = check_list("--tune", list);
     for (int i = 0; !failed && i < (*list ? list_length(list) : 1); i++) {
         if (*list) list_value(list, i, key, sizeof key, value, sizeof value);
         of.tuned = *list ? value : NULL;

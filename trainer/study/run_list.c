@@ -131,6 +131,11 @@ int run_list_look(run_list *p) {
     return 0;
 }
 
+void run_list_see_end(run_list *p) {
+    run_entry *e = &p->at[p->n - 1];
+    e->state = run_is_over(e->directory) ? RUN_IS_OVER : RUN_IS_NEW;
+}
+
 /* ---- time ---- */
 
 /* Mean time of the runs of the group that are over, of one variant or (NULL) of all. */
@@ -170,6 +175,29 @@ double run_list_left(const run_list *p, const char *group, int *unknown) {
 }
 
 /* ---- names ---- */
+
+/* A value in a name: the last part of a path. */
+static const char *label_of(const char *value) {
+    const char *slash = strrchr(value, '/');
+    return slash && slash[1] ? slash + 1 : value;
+}
+
+void run_list_add_to_name(const char *key, const char *value, char *name, size_t size) {
+    const size_t used = strlen(name);
+    const char *dot = strrchr(key, '.'), *space = used ? " " : "";
+    const bool rule = strcmp(key, "optimizer") == 0 || strcmp(key, "optimizer.rule") == 0;
+    if (rule) snprintf(name + used, size - used, "%s%.60s", space, label_of(value));
+    else snprintf(name + used, size - used, "%s%.40s=%.60s", space, dot ? dot + 1 : key, label_of(value));
+}
+
+void run_list_fill_in(const char *value, char *text, size_t size) {
+    static const char place[] = "{value}";
+    for (char *at = text; (at = strstr(at, place)) && strlen(text) + strlen(value) < size; at += strlen(value)) {
+        const size_t rest = strlen(at + sizeof place - 1) + 1;
+        memmove(at + strlen(value), at + sizeof place - 1, rest);
+        memcpy(at, value, strlen(value));
+    }
+}
 
 void run_list_slug(const char *name, char *out, size_t size) {
     size_t n = 0;

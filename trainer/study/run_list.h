@@ -37,6 +37,8 @@ int run_list_add(run_list *p, recipe *r, const char *directory, const char *grou
 /* Replace the label or the value of the run added last. */
 int run_list_label(run_list *p, const char *label);
 int run_list_value(run_list *p, const char *value);
+/* Sets the state of the run added last to over or new by its directory, whatever recipe is there. */
+void run_list_see_end(run_list *p);
 void run_list_remove(run_list *p, int index);
 void run_list_free(run_list *p);
 
@@ -51,6 +53,11 @@ double run_list_expect(const run_list *p, int index);
 /* Seconds left for the runs of a group (NULL: of all), one after another. *unknown: runs whose time is not known, which do
  * not count. */
 double run_list_left(const run_list *p, const char *group, int *unknown);
+
+/* Adds a key's value to a variant's name: "lr=0.01", or a rule alone: "adam". */
+void run_list_add_to_name(const char *key, const char *value, char *name, size_t size);
+/* Replaces each {value} in a text by the value, where there is room. */
+void run_list_fill_in(const char *value, char *text, size_t size);
 
 /* Makes the name of a directory of letters, digits, dots and dashes: "Adam, no warm-up" to "adam-no-warm-up". */
 void run_list_slug(const char *name, char *out, size_t size);

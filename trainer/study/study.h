@@ -26,6 +26,12 @@
  *       title: Accuracy on CIFAR-10
  *       panels: [{title: Test, of: cifar10-resnet34, show: test accuracy, over: epochs}]
  *
+ * An experiment may tune a key, which makes a run for each value; the page then has its results against the values, as
+ * standings.h has them:
+ *
+ *       tune: {key: optimizer.lr, values: [1e-4, 1e-3], started: 5%}
+ *       methods: {Lion: {set: [optimizer=lion], factor: 0.1}}      its values are a tenth of these; {value} in its keys is one
+ *
  * A method may be another experiment's ("same: cifar10-resnet34/AdaMod"): its runs are made once. With --quick this holds
  * unless it has keys in `quick`. An experiment may have `seeds: 1`. Names refer to what the file defines; an unknown one is
  * refused with file, line and the nearest. */
@@ -47,11 +53,20 @@ typedef struct study_number {
     char *text; /* instead of a number: "diverges"; NULL: none */
 } study_number;
 
+/* A key of which an experiment tries several values. */
+typedef struct study_tune {
+    char *key; /* NULL: none */
+    study_list values;
+    double started; /* as standings_options has it */
+    bool counts_started, started_share;
+} study_tune;
+
 typedef struct study_method {
     char *name;
     int line;              /* in the file */
     char *label;           /* in figures; NULL: the name */
     study_list set, quick; /* KEY=VALUE, after the experiment's; quick: after both */
+    double factor;         /* of the tuned values; 0: 1 */
     study_number paper;
     char *same;             /* "EXPERIMENT/METHOD"; NULL: the runs are its own */
     int experiment, method; /* that of `same`, or its own */
@@ -68,7 +83,8 @@ typedef struct study_quick {
     study_list set;
     char *measure; /* NULL: the experiment's */
     double minutes;
-    int64_t seeds; /* 0: the study's */
+    int64_t seeds;   /* 0: the study's */
+    study_tune tune; /* no key: the experiment's */
 } study_quick;
 
 typedef struct study_experiment {
@@ -81,6 +97,7 @@ typedef struct study_experiment {
     double minutes; /* 0: not known */
     int64_t seeds;  /* 0: the study's */
     double samples; /* to train with, that the whole data have; 0: not known */
+    study_tune tune;
     study_quick quick;
     study_method *method;
     int n_methods;
@@ -163,18 +180,31 @@ study_place study_owner(const study *s, const study_options *o, study_place of);
 /* The seeds that an experiment is to have. */
 int64_t study_seeds(const study *s, const study_options *o, int experiment);
 
+/* What an experiment tunes; NULL: nothing. */
+const study_tune *study_tuned(const study *s, const study_options *o, int experiment);
+
+/* A value of the tuned key. */
+typedef struct study_value {
+    char text[48]; /* "": nothing is tuned */
+} study_value;
+
+/* The number of values of a method, and each; 1, and "", if nothing is tuned. */
+int study_count_values(const study *s, const study_options *o, int experiment);
+study_value study_value_at(const study *s, const study_options *o, study_place of, int index);
+
 /* Makes the recipe of a run, to be freed; seed 0: the recipe's. */
-int study_recipe(const study *s, const study_options *o, study_place of, int64_t seed, recipe *out);
+int study_recipe(const study *s, const study_options *o, study_place of, study_value value, int64_t seed, recipe *out);
 
 /* Refuses a name that nothing in the study has, with the nearest. */
 int study_check_names(const study *s, const study_options *o);
 
 /* Lists the runs that the named parts need, each once, seed after seed, so that a study that is stopped has all methods
- * with the first seeds. Directories are OUT/EXPERIMENT/METHOD-seed-N. */
+ * with the first seeds. Directories are OUT/EXPERIMENT/METHOD-seed-N, where a key is tuned METHOD-KEY-VALUE-seed-N. */
 int study_plan(const study *s, const study_options *o, run_list *out);
 
 /* Writes OUT/index.html, and its tables and figures into OUT/tables and OUT/figures, from the runs in the directory `from`,
- * whatever state they are in: what lacks is shown as lacking. missing: for each experiment, the data that its runs lack
+ * whatever state they are in: what lacks is shown as lacking. Runs count with seeds up to the number that is asked for; in a
+ * directory other than OUT, where no number is given, with all seeds. missing: for each experiment, the data that its runs lack
  * ("cifar10: adamod data prepare cifar10"), or NULL. A directory other than OUT is refused if it has no runs. */
 int study_report(const study *s, const study_options *o, const char *from, const char *const *missing,
                  const metric *known, int n_known);

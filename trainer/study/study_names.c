@@ -109,6 +109,56 @@ static int check_directories(const study *s, const study_experiment *e, int meth
     return 0;
 }
 
+/* ---- Tuned keys -------------------------------------------------------------------------------------------------- */
+
+static int check_value(const study *s, const study_experiment *e, const char *value) {
+    double x;
+    if (!*value || strlen(value) >= sizeof(study_value))
+        return adamod__refuse("%s:%d: %s tunes %s: '%s' is no value of 1 to %d letters", s->file, e->line, e->name,
+                              e->tune.key, key_show(value).text, (int)sizeof(study_value) - 1);
+    for (int i = 0; i < e->n_methods; i++) {
+        const study_method *m = &e->method[i];
+        if (m->factor > 0 && !key_parse_number(value, &x))
+            return adamod__refuse("%s:%d: %s has a factor, and the value '%s' is no number", s->file, m->line,
+                                  key_show(m->name).text, key_show(value).text);
+    }
+    return 0;
+}
+
+static int check_tune(const study *s, const study_experiment *e, const study_tune *t) {
+    if (t->key && !t->values.n)
+        return adamod__refuse("%s:%d: %s tunes %s without values", s->file, e->line, e->name, t->key);
+    for (int i = 0; i < t->values.n; i++) {
+        if (check_value(s, e, t->values.at[i])) return -1;
+    }
+    return 0;
+}
+
+static int check_tuned(const study *s, const study_experiment *e) {
+    const char *quick = e->quick.tune.key;
+    if (quick && (!e->tune.key || strcmp(quick, e->tune.key) != 0))
+        return adamod__refuse("%s:%d: %s tunes %s with --quick, and %s without", s->file, e->line, e->name,
+                              key_show(quick).text, e->tune.key ? key_show(e->tune.key).text : "nothing");
+    for (int i = 0; i < e->n_methods; i++) {
+        const study_method *m = &e->method[i];
+        if (m->factor > 0 && !e->tune.key)
+            return adamod__refuse("%s:%d: %s has a factor, and %s tunes nothing", s->file, m->line,
+                                  key_show(m->name).text, e->name);
+        if (m->same && (e->tune.key || s->experiment[m->experiment].tune.key))
+            return adamod__refuse("%s:%d: %s cannot be the same as another: a key is tuned", s->file, m->line,
+                                  key_show(m->name).text);
+    }
+    return check_tune(s, e, &e->tune) || check_tune(s, e, &e->quick.tune) ? -1 : 0;
+}
+
+/* Tables and figures show one value of each key. */
+static int refuse_tuned(const study *s, int line, int experiment) {
+    const study_experiment *e = &s->experiment[experiment];
+    if (!e->tune.key) return 0;
+    return adamod__refuse("%s:%d: %s tunes %s, and has a table and a figure of its own", s->file, line, e->name,
+                          e->tune.key);
+}
+
 static int resolve_experiment(study *s, int index) {
     study_experiment *e = &s->experiment[index];
     char slug[96];
@@ -122,7 +172,7 @@ static int resolve_experiment(study *s, int index) {
         m->method = i;
         if (check_directories(s, e, i) || (m->same && resolve_same(s, m))) return -1;
     }
-    return 0;
+    return check_tuned(s, e);
 }
 
 /* ---- Tables and figures ------------------------------------------------------------------------------------------ */
@@ -143,6 +193,7 @@ static int resolve_table(study *s, study_table *t) {
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", s->file);
     for (int i = 0; i < t->columns.n; i++) {
         if (need_experiment(s, t->line, t->columns.at[i], &t->column[i])) return -1;
+        if (refuse_tuned(s, t->line, t->column[i])) return -1;
     }
     for (int i = 0; i < t->rows.n; i++) {
         if (check_row(s, t, t->rows.at[i])) return -1;
@@ -170,6 +221,7 @@ static int resolve_show(const study *s, study_panel *p) {
 
 static int resolve_panel(study *s, study_panel *p) {
     if (need_experiment(s, p->line, p->of, &p->experiment) || resolve_show(s, p)) return -1;
+    if (refuse_tuned(s, p->line, p->experiment)) return -1;
     const study_experiment *e = &s->experiment[p->experiment];
     p->n_methods = p->lines.n ? p->lines.n : e->n_methods;
     if (!(p->method = calloc((size_t)p->n_methods, sizeof *p->method)))

@@ -26,7 +26,7 @@ static void count_cell(const study_results *r, study_place at, tally *t) {
     t->finished += c->finished;
     t->diverged += c->diverged;
     t->going += c->going;
-    t->wanted += (int)study_seeds(r->s, r->o, at.experiment);
+    t->wanted += (int)study_seeds(r->s, r->o, at.experiment) * study_count_values(r->s, r->o, at.experiment);
 }
 
 static tally count_runs(const study_results *r) {
@@ -91,6 +91,7 @@ static void write_method(const study_results *r, int experiment, int method, FIL
     } else {
         write_words(": ", &m->set, page);
         if (r->o->quick) write_words(m->set.n ? ", then " : ": ", &m->quick, page);
+        if (m->factor > 0) html(page, "; %s times %.6f", r->s->experiment[experiment].tune.key, m->factor);
     }
     fputs("</li>\n", page);
 }
@@ -118,6 +119,10 @@ static void write_experiment(const study_results *r, int index, FILE *page) {
                 : "none");
     write_words(", with ", r->o->quick ? &e->quick.set : &e->set, page);
     html(page, "; measured: %s", study_measure(r, index));
+    if (e->tune.key) {
+        html(page, "; <code>%s</code> is", e->tune.key);
+        write_words(" ", &study_tuned(r->s, r->o, index)->values, page);
+    }
     if (!isnan(minutes)) html(page, "; %.1f minutes a run", minutes);
     fputs(".</p>\n<ul>\n", page);
     for (int i = 0; i < e->n_methods; i++) write_method(r, index, i, page);
@@ -153,7 +158,21 @@ static bool shows_figure(const study_results *r, const study_figure *f) {
     return shows;
 }
 
-static int write_parts(const study_results *r, const char *tables, const char *figures, FILE *page) {
+/* The metrics that a run may measure, for runs without a task.json. */
+typedef struct metrics {
+    const metric *known;
+    int n;
+} metrics;
+
+static bool shows_tuned(const study_results *r, int experiment) {
+    const study_experiment *e = &r->s->experiment[experiment];
+    return e->tune.key && (study_wants(r->o, e->name) || has_runs(r, experiment));
+}
+
+static int write_parts(const study_results *r, const metrics *m, const char *tables, const char *figures, FILE *page) {
+    for (int i = 0; i < r->s->n_experiments; i++) {
+        if (shows_tuned(r, i) && study_write_tuned(r, i, tables, figures, m->known, m->n, page)) return -1;
+    }
     for (int i = 0; i < r->s->n_tables; i++) {
         const study_table *t = &r->s->table[i];
         if (shows_table(r, t) && study_write_table(r, t, tables, "tables", page)) return -1;
@@ -165,9 +184,9 @@ static int write_parts(const study_results *r, const char *tables, const char *f
     return 0;
 }
 
-static int write_page(const study_results *r, const char *tables, const char *figures, FILE *page) {
+static int write_page(const study_results *r, const metrics *m, const char *tables, const char *figures, FILE *page) {
     write_head(r, page);
-    if (write_parts(r, tables, figures, page)) return -1;
+    if (write_parts(r, m, tables, figures, page)) return -1;
     fputs("<section>\n<h2>Experiments</h2>\n", page);
     for (int i = 0; i < r->s->n_experiments; i++) write_experiment(r, i, page);
     fputs("</section>\n</main>\n</body>\n</html>\n", page);
@@ -180,14 +199,14 @@ static int make_folder(const char *out, const char *name, char *path, size_t siz
     return error ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", path, strerror(error)) : 0;
 }
 
-static int write_results(const study_results *r, const char *out) {
+static int write_results(const study_results *r, const metrics *m, const char *out) {
     char tables[1100], figures[1100], path[1100], *text = NULL;
     size_t n = 0;
     if (make_folder(out, "tables", tables, sizeof tables) || make_folder(out, "figures", figures, sizeof figures))
         return -1;
     FILE *page = open_memstream(&text, &n);
     if (!page) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    int status = write_page(r, tables, figures, page);
+    int status = write_page(r, m, tables, figures, page);
     if (fclose(page) && !status) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     snprintf(path, sizeof path, "%s/index.html", out);
     if (!status) status = text_write(path, (text_slice){text, n});
@@ -197,12 +216,13 @@ static int write_results(const study_results *r, const char *out) {
 
 /* Refuses a directory without a run: a wrong name would make a page that says "not run" everywhere. */
 static int check_source(const study_results *r, const char *from) {
-    char slug[96];
+    char slug[STUDY_SLUG];
+    const study_place first = {0, 0};
     for (int i = 0; i < r->s->n_experiments; i++) {
         if (has_runs(r, i)) return 0;
     }
     if (access(from, F_OK)) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", from, strerror(errno));
-    study_slug(r->s, (study_place){0, 0}, slug, sizeof slug);
+    study_slug(r->s, first, study_value_at(r->s, r->o, first, 0), slug, sizeof slug);
     return adamod__refuse("%s has no runs of this study, expected directories such as %s/%s-seed-1", from,
                           r->s->experiment[0].name, slug);
 }
@@ -212,7 +232,7 @@ int study_report(const study *s, const study_options *o, const char *from, const
     study_results r;
     if (study_results_read(&r, s, o, from, missing, known, n_known)) return -1;
     int status = strcmp(from, o->out) == 0 ? 0 : check_source(&r, from);
-    if (!status) status = write_results(&r, o->out);
+    if (!status) status = write_results(&r, &(metrics){known, n_known}, o->out);
     study_results_free(&r);
     return status;
 }

@@ -5,7 +5,7 @@
 #include "report/variants.h"
 #include "study/study.h"
 
-enum { STUDY_MOST_SEEDS = 100 };
+enum { STUDY_MOST_SEEDS = 100, STUDY_SLUG = 128 };
 
 /* Stands in each caption with --quick: tables and figures are files too, which are shown without the page around them. */
 #define STUDY_QUICK_NOTE "Made with --quick: other data and smaller models"
@@ -23,8 +23,15 @@ int study_find_method(const study_experiment *e, const char *name);
 /* Whether the user asks for this part, or for all. */
 bool study_wants(const study_options *o, const char *name);
 
-/* The name of a method's directories, before "-seed-N". */
-void study_slug(const study *s, study_place of, char *out, size_t size);
+/* What a run is called among those of its experiment: "Adam", or with a tuned key "Adam lr=0.1". */
+void study_label(const study *s, study_place of, study_value value, char *out, size_t size);
+/* The name of a method's directories, before "-seed-N"; and a run's directory in `root`. */
+void study_slug(const study *s, study_place of, study_value value, char *out, size_t size);
+void study_directory(const study *s, study_place of, study_value value, int64_t seed, const char *root, char *out,
+                     size_t size);
+
+/* The most seeds that any experiment wants of the runs of a method, which others may show too. */
+int64_t study_most_seeds(const study *s, const study_options *o, study_place of);
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
@@ -34,6 +41,7 @@ typedef struct study_cell {
     const report_run **at; /* pointers to them */
     int n;
     int finished, diverged, going; /* how many */
+    int more;                      /* runs with larger seeds than were asked for, which do not count */
     report_spread of;              /* what the experiment measures, over the finished runs, times the metric's scale */
     char length[64];               /* of another length than planned: "30 of 300 epochs"; "": not so */
     char data[64];                 /* not of the data planned: "own files", "other data", "5 of 9 samples"; or "" */
@@ -46,6 +54,8 @@ typedef struct study_results {
     const study_options *o;
     const char *const *missing;
     study_cell **at; /* [experiment][method]; empty where another method has the runs */
+    const char *from;
+    bool all_seeds; /* runs with any seed count */
 } study_results;
 
 /* Reads the runs in a directory. After a failure there is nothing to free. */
@@ -75,5 +85,8 @@ int study_write_table(const study_results *r, const study_table *t, const char *
                       FILE *page);
 int study_write_figure(const study_results *r, const study_figure *f, const char *directory, const char *link,
                        FILE *page);
+/* Does the same for an experiment that tunes a key: its results at the best values, and against all. */
+int study_write_tuned(const study_results *r, int experiment, const char *tables, const char *figures,
+                      const metric *known, int n_known, FILE *page);
 
 #endif

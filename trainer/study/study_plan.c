@@ -2,6 +2,7 @@
 #include "study/study_parts.h"
 
 #include "core/error.h"
+#include "support/keys.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,24 +22,103 @@ int64_t study_seeds(const study *s, const study_options *o, int experiment) {
     return own && own < o->seeds ? own : o->seeds;
 }
 
-void study_slug(const study *s, study_place of, char *out, size_t size) {
-    run_list_slug(s->experiment[of.experiment].method[of.method].name, out, size);
+int64_t study_most_seeds(const study *s, const study_options *o, study_place of) {
+    int64_t most = 0;
+    for (int e = 0; e < s->n_experiments; e++) {
+        for (int m = 0; m < s->experiment[e].n_methods; m++) {
+            const study_place owner = study_owner(s, o, (study_place){e, m});
+            if (owner.experiment != of.experiment || owner.method != of.method) continue;
+            const int64_t seeds = study_seeds(s, o, e);
+            if (seeds > most) most = seeds;
+        }
+    }
+    return most;
+}
+
+/* ---- Values ------------------------------------------------------------------------------------------------------ */
+
+const study_tune *study_tuned(const study *s, const study_options *o, int experiment) {
+    const study_experiment *e = &s->experiment[experiment];
+    if (!e->tune.key) return NULL;
+    return o->quick && e->quick.tune.key ? &e->quick.tune : &e->tune;
+}
+
+int study_count_values(const study *s, const study_options *o, int experiment) {
+    const study_tune *t = study_tuned(s, o, experiment);
+    return t ? t->values.n : 1;
+}
+
+study_value study_value_at(const study *s, const study_options *o, study_place of, int index) {
+    const study_tune *t = study_tuned(s, o, of.experiment);
+    const double factor = s->experiment[of.experiment].method[of.method].factor;
+    study_value out = {""};
+    double x;
+    if (!t) return out;
+    const char *text = t->values.at[index];
+    if (factor > 0 && key_parse_number(text, &x)) snprintf(out.text, sizeof out.text, "%.6g", factor * x);
+    else snprintf(out.text, sizeof out.text, "%s", text);
+    return out;
+}
+
+void study_label(const study *s, study_place of, study_value value, char *out, size_t size) {
+    const study_experiment *e = &s->experiment[of.experiment];
+    snprintf(out, size, "%s", e->method[of.method].name);
+    if (*value.text) run_list_add_to_name(e->tune.key, value.text, out, size);
+}
+
+void study_slug(const study *s, study_place of, study_value value, char *out, size_t size) {
+    char label[200];
+    study_label(s, of, value, label, sizeof label);
+    run_list_slug(label, out, size);
+}
+
+void study_directory(const study *s, study_place of, study_value value, int64_t seed, const char *root, char *out,
+                     size_t size) {
+    char slug[STUDY_SLUG];
+    study_slug(s, of, value, slug, sizeof slug);
+    snprintf(out, size, "%.800s/%.96s/%s-seed-%lld", root, s->experiment[of.experiment].name, slug, (long long)seed);
 }
 
 /* ---- Recipes ----------------------------------------------------------------------------------------------------- */
 
-static int set_all(recipe *r, char *const *text, int n) {
+static int set_all(recipe *r, recipe_origin by, char *const *text, int n) {
     for (int i = 0; i < n; i++) {
-        if (recipe_set(r, text[i])) return -1;
+        if (recipe_set_by(r, by, text[i])) return -1;
     }
     return 0;
 }
 
-/* Sets what the file says, in its order. */
-static int set_keys(recipe *r, const study_experiment *e, const study_method *m, bool quick) {
+/* Sets the keys of a method, in which {value} stands for the value. */
+static int set_filled(recipe *r, const study_list *list, const study_value *value) {
+    for (int i = 0; i < list->n; i++) {
+        char text[RECIPE_PATH + 200];
+        if (strlen(list->at[i]) >= sizeof text) return adamod__refuse("'%.40s...' is too long", list->at[i]);
+        snprintf(text, sizeof text, "%s", list->at[i]);
+        run_list_fill_in(value->text, text, sizeof text);
+        if (recipe_set_by(r, RECIPE_BY_CALLER, text)) return -1;
+    }
+    return 0;
+}
+
+/* Sets what the file says, in its order, then the tuned key. */
+static int set_keys(recipe *r, const study_experiment *e, const study_method *m, const study_value *value, bool quick) {
     const study_list *first = quick ? &e->quick.set : &e->set;
-    if (set_all(r, first->at, first->n) || set_all(r, m->set.at, m->set.n)) return -1;
-    return quick ? set_all(r, m->quick.at, m->quick.n) : 0;
+    char text[200];
+    if (set_all(r, RECIPE_BY_CALLER, first->at, first->n) || set_filled(r, &m->set, value)) return -1;
+    if (quick && set_filled(r, &m->quick, value)) return -1;
+    snprintf(text, sizeof text, "%.120s=%s", e->tune.key ? e->tune.key : "", value->text);
+    return *value->text ? recipe_set_by(r, RECIPE_BY_CALLER, text) : 0;
+}
+
+/* A change for all runs would make those of all values equal. */
+static int check_changes(const study *s, const study_options *o, int experiment) {
+    const study_tune *t = study_tuned(s, o, experiment);
+    const size_t n = t ? strlen(t->key) : 0;
+    for (int i = 0; t && i < o->n_set; i++) {
+        if (strncmp(o->set[i], t->key, n) == 0 && o->set[i][n] == '=')
+            return adamod__refuse("--set %s: %s tunes this key", o->set[i], s->experiment[experiment].name);
+    }
+    return 0;
 }
 
 static int set_run(recipe *r, const study_method *m, int64_t seed) {
@@ -49,16 +129,16 @@ static int set_run(recipe *r, const study_method *m, int64_t seed) {
     return seed ? recipe_set(r, text) : 0;
 }
 
-int study_recipe(const study *s, const study_options *o, study_place of, int64_t seed, recipe *out) {
+int study_recipe(const study *s, const study_options *o, study_place of, study_value value, int64_t seed, recipe *out) {
     const study_experiment *e = &s->experiment[of.experiment];
     const study_method *m = &e->method[of.method];
     const char *file = o->quick ? e->quick.recipe : e->recipe;
     if (!file) return adamod__refuse("%s:%d: %s has no quick recipe", s->file, e->line, e->name);
-    if (recipe_defaults(out, o->tasks)) return -1;
+    if (check_changes(s, o, of.experiment) || recipe_defaults(out, o->tasks)) return -1;
     int status = recipe_load(out, file);
-    if (!status && (set_keys(out, e, m, o->quick) || set_run(out, m, seed)))
+    if (!status && (set_keys(out, e, m, &value, o->quick) || set_run(out, m, seed)))
         status = adamod__context("%s:%d: %s: ", s->file, m->line, m->name);
-    if (!status) status = set_all(out, (char *const *)o->set, o->n_set);
+    if (!status) status = set_all(out, RECIPE_BY_SET, (char *const *)o->set, o->n_set);
     if (status) recipe_free(out);
     return status;
 }
@@ -120,23 +200,33 @@ static double guess(const study *s, const study_options *o, int experiment) {
     return minutes > 0 && (o->quick || o->minutes) ? 60 * minutes : NAN;
 }
 
-static int add_run(const needs *n, study_place of, int64_t seed, run_list *out) {
+static int add_run(const needs *n, study_place of, study_value value, int64_t seed, run_list *out) {
     const study_experiment *e = &n->s->experiment[of.experiment];
-    char slug[96], directory[1100];
+    const char *name = e->method[of.method].name;
+    char directory[1100], label[400], whole[200];
     recipe r;
-    if (study_recipe(n->s, n->o, of, seed, &r)) return -1;
-    study_slug(n->s, of, slug, sizeof slug);
-    snprintf(directory, sizeof directory, "%.800s/%.96s/%s-seed-%lld", n->o->out, e->name, slug, (long long)seed);
-    const int status =
-        run_list_add(out, &r, directory, e->name, e->method[of.method].name, guess(n->s, n->o, of.experiment));
+    if (study_recipe(n->s, n->o, of, value, seed, &r)) return -1;
+    study_directory(n->s, of, value, seed, n->o->out, directory, sizeof directory);
+    study_label(n->s, of, value, whole, sizeof whole);
+    snprintf(label, sizeof label, "%.150s: %.190s, seed %lld", e->name, whole, (long long)seed);
+    int status = run_list_add(out, &r, directory, e->name, name, guess(n->s, n->o, of.experiment));
     recipe_free(&r);
+    if (!status && *value.text) status = run_list_label(out, label) || run_list_value(out, value.text) ? -1 : 0;
     return status ? adamod__context("%s:%d: ", n->s->file, e->method[of.method].line) : 0;
+}
+
+/* Adds a run for each value of the tuned key. */
+static int add_values(const needs *n, study_place of, int64_t seed, run_list *out) {
+    for (int i = 0; i < study_count_values(n->s, n->o, of.experiment); i++) {
+        if (add_run(n, of, study_value_at(n->s, n->o, of, i), seed, out)) return -1;
+    }
+    return 0;
 }
 
 static int add_seed(const needs *n, int64_t seed, run_list *out) {
     for (int e = 0; e < n->s->n_experiments; e++) {
         for (int m = 0; m < n->s->experiment[e].n_methods; m++) {
-            if (seed <= n->at[e][m] && add_run(n, (study_place){e, m}, seed, out)) return -1;
+            if (seed <= n->at[e][m] && add_values(n, (study_place){e, m}, seed, out)) return -1;
         }
     }
     return 0;

@@ -197,6 +197,28 @@ static int read_sources(const study *s, const tree *from, const field *f, void *
     return 0;
 }
 
+/* "5.2", or a distance from the best: "5%". */
+static int read_started(const study *s, const tree *from, const field *f, void *to) {
+    study_tune *t = to;
+    char number[64] = "";
+    (void)f;
+    if (from->kind != TREE_WORD) return fail_kind(s, from, "a number, or a distance from the best such as 5%");
+    const size_t n = strlen(from->text);
+    t->started_share = n && from->text[n - 1] == '%';
+    if (n < sizeof number) snprintf(number, sizeof number, "%.*s", (int)(n - t->started_share), from->text);
+    t->counts_started = key_parse_number(number, &t->started) && (!t->started_share || t->started > 0);
+    if (t->started_share) t->started /= 100;
+    return t->counts_started
+               ? 0
+               : adamod__refuse("%s:%d: started is '%s', expected a number, or a distance from the best such as 5%%",
+                                s->file, from->line, key_show(from->text).text);
+}
+
+static const shape tunes = {.fields = (const field[]){{"key", read_text, TO(study_tune, key), .needed = true},
+                                                      {"values", read_words, TO(study_tune, values), .needed = true},
+                                                      {"started", read_started, .member = 0},
+                                                      {0}}};
+
 static const shape methods = {.size = sizeof(study_method),
                               .begin = begin_method,
                               .fields = (const field[]){{"label", read_text, TO(study_method, label)},
@@ -204,6 +226,7 @@ static const shape methods = {.size = sizeof(study_method),
                                                         {"quick", read_words, TO(study_method, quick)},
                                                         {"paper", read_paper, TO(study_method, paper)},
                                                         {"same", read_text, TO(study_method, same)},
+                                                        {"factor", read_number, TO(study_method, factor)},
                                                         {0}}};
 
 static const shape quick = {.fields = (const field[]){{"recipe", read_path, TO(study_quick, recipe), .needed = true},
@@ -211,6 +234,7 @@ static const shape quick = {.fields = (const field[]){{"recipe", read_path, TO(s
                                                       {"measure", read_text, TO(study_quick, measure)},
                                                       {"minutes", read_number, TO(study_quick, minutes)},
                                                       {"seeds", read_seeds, TO(study_quick, seeds)},
+                                                      {"tune", read_section, TO(study_quick, tune), .of = &tunes},
                                                       {0}}};
 
 static const shape experiments = {
@@ -223,6 +247,7 @@ static const shape experiments = {
         {"minutes", read_number, TO(study_experiment, minutes)},
         {"seeds", read_seeds, TO(study_experiment, seeds)},
         {"samples", read_number, TO(study_experiment, samples)},
+        {"tune", read_section, TO(study_experiment, tune), .of = &tunes},
         {"quick", read_section, TO(study_experiment, quick), .of = &quick},
         {"methods", read_many, MANY(study_experiment, method, n_methods), .of = &methods, .needed = true},
         {"sources", read_sources, .member = 0},
@@ -304,6 +329,11 @@ static void free_method(study_method *m) {
     free_list(&m->quick);
 }
 
+static void free_tune(study_tune *t) {
+    free(t->key);
+    free_list(&t->values);
+}
+
 static void free_experiment(study_experiment *e) {
     for (int i = 0; i < e->n_methods; i++) free_method(&e->method[i]);
     for (int i = 0; i < e->n_sources; i++) {
@@ -320,6 +350,8 @@ static void free_experiment(study_experiment *e) {
     free(e->quick.measure);
     free_list(&e->set);
     free_list(&e->quick.set);
+    free_tune(&e->tune);
+    free_tune(&e->quick.tune);
 }
 
 static void free_table(study_table *t) {

@@ -91,30 +91,41 @@ static int point_at_runs(study_cell *cell) {
     return 0;
 }
 
-static int read_runs(study_results *r, study_place of, const source *in, const recipe *planned) {
+/* The number of seeds that count: those asked for, or all. */
+static int64_t most_seeds(const study_results *r, study_place of) {
+    return r->all_seeds ? STUDY_MOST_SEEDS : study_most_seeds(r->s, r->o, of);
+}
+
+/* Reads the runs of a method with one value of the tuned key, which is "" if none is. */
+static int read_runs(study_results *r, study_place of, study_value value, const source *in, const recipe *planned) {
     study_cell *cell = &r->at[of.experiment][of.method];
-    const study_experiment *e = &r->s->experiment[of.experiment];
-    char slug[96], directory[1100], path[1200];
-    study_slug(r->s, of, slug, sizeof slug);
-    for (int seed = 1; seed <= STUDY_MOST_SEEDS; seed++) {
-        snprintf(directory, sizeof directory, "%.800s/%.96s/%s-seed-%d", in->from, e->name, slug, seed);
+    char directory[1100], path[1200];
+    for (int64_t seed = 1; seed <= STUDY_MOST_SEEDS; seed++) {
+        study_directory(r->s, of, value, seed, in->from, directory, sizeof directory);
         snprintf(path, sizeof path, "%s/recipe.yaml", directory);
-        if (access(path, F_OK) == 0 && add_run(cell, directory, in, planned)) return -1;
+        if (access(path, F_OK)) continue;
+        if (seed > most_seeds(r, of)) cell->more++;
+        else if (add_run(cell, directory, in, planned)) return -1;
     }
-    return point_at_runs(cell) || sum_up(cell, study_measure(r, of.experiment)) ? -1 : 0;
+    return 0;
 }
 
 /* Reads the runs of a method, unless they are another's. */
 static int read_cell(study_results *r, study_place of, const source *in) {
     const study_place owner = study_owner(r->s, r->o, of);
+    study_cell *cell = &r->at[of.experiment][of.method];
     study_options as_planned = *r->o;
-    recipe planned;
+    int status = 0;
     if (owner.experiment != of.experiment || owner.method != of.method) return 0;
     as_planned.n_set = 0;
-    if (study_recipe(r->s, &as_planned, of, 0, &planned)) return -1;
-    const int status = read_runs(r, of, in, &planned);
-    recipe_free(&planned);
-    return status;
+    for (int i = 0; !status && i < study_count_values(r->s, r->o, of.experiment); i++) {
+        const study_value value = study_value_at(r->s, r->o, of, i);
+        recipe planned;
+        if (study_recipe(r->s, &as_planned, of, value, 0, &planned)) return -1;
+        status = read_runs(r, of, value, in, &planned);
+        recipe_free(&planned);
+    }
+    return status || point_at_runs(cell) || sum_up(cell, study_measure(r, of.experiment)) ? -1 : 0;
 }
 
 /* Whether the fingerprints of the data that both runs have are the same; vocabularies follow from them. */
@@ -168,7 +179,12 @@ static int read_experiment(study_results *r, int experiment, const source *in) {
 int study_results_read(study_results *out, const study *s, const study_options *o, const char *from,
                        const char *const *missing, const metric *known, int n_known) {
     const source in = {from, known, n_known};
-    *out = (study_results){s, o, missing, calloc((size_t)s->n_experiments, sizeof *out->at)};
+    *out = (study_results){.s = s,
+                           .o = o,
+                           .missing = missing,
+                           .at = calloc((size_t)s->n_experiments, sizeof *out->at),
+                           .from = from,
+                           .all_seeds = !o->seeds && strcmp(from, o->out) != 0};
     if (!out->at) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
     for (int i = 0; i < s->n_experiments; i++) {
         if (read_experiment(out, i, &in) == 0) continue;

@@ -5,16 +5,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether "adam-seed-1" is a run of the experiment. */
-static bool is_expected(const study *s, int experiment, const char *name) {
+/* Whether "adam-seed-1" is a run of a method. */
+static bool is_of(const char *name, const char *slug) {
     static const char between[] = "-seed-";
-    for (int i = 0; i < s->experiment[experiment].n_methods; i++) {
-        char slug[96];
-        study_slug(s, (study_place){experiment, i}, slug, sizeof slug);
-        const size_t n = strlen(slug);
-        if (strncmp(name, slug, n) != 0 || strncmp(name + n, between, strlen(between)) != 0) continue;
-        const char *seed = name + n + strlen(between);
-        if (*seed && strspn(seed, "0123456789") == strlen(seed)) return true;
+    const size_t n = strlen(slug);
+    if (strncmp(name, slug, n) != 0 || strncmp(name + n, between, strlen(between)) != 0) return false;
+    const char *seed = name + n + strlen(between);
+    return *seed && strspn(seed, "0123456789") == strlen(seed);
+}
+
+/* Whether it is a run of the experiment, with or without --quick. */
+static bool is_expected(const study *s, int experiment, const char *name) {
+    for (int quick = 0; quick < 2; quick++) {
+        const study_options o = {.quick = quick};
+        for (int i = 0; i < s->experiment[experiment].n_methods; i++) {
+            const study_place of = {experiment, i};
+            for (int k = 0; k < study_count_values(s, &o, experiment); k++) {
+                char slug[STUDY_SLUG];
+                study_slug(s, of, study_value_at(s, &o, of, k), slug, sizeof slug);
+                if (is_of(name, slug)) return true;
+            }
+        }
     }
     return false;
 }

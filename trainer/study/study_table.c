@@ -80,6 +80,9 @@ static void put_result(sheet *to, const place *p, const study_cell *c) {
     if (*c->keys) sheet_note(to, p->row + 1, column, "These runs differ from the plan: %s.", c->keys);
     if (c->going)
         sheet_note(to, p->row + 1, column, "%d of its runs %s not over.", c->going, c->going > 1 ? "are" : "is");
+    if (c->more)
+        sheet_note(to, p->row + 1, column, "%d run%s with a larger seed than asked for %s there and do%s not count.",
+                   c->more, c->more > 1 ? "s" : "", c->more > 1 ? "are" : "is", c->more > 1 ? "" : "es");
     if (!c->n && p->r->missing && p->r->missing[e])
         sheet_note(to, p->row + 1, column, "Missing data: %s", p->r->missing[e]);
 }

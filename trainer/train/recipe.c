@@ -262,13 +262,17 @@ int recipe_choose(recipe *r, const char *path, const char *text) {
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
+/* What set a key that no file gives, whose line is minus its recipe_origin. */
+static const char *const origins[] = {
+    [RECIPE_BY_SET] = "--set: ", [RECIPE_BY_VARY] = "--vary: ", [RECIPE_BY_TUNE] = "--tune: ", [RECIPE_BY_CALLER] = ""};
+
 int recipe_fail(const recipe_place *at, const char *format, ...) {
     char line[2048];
     int used = 0;
     if (at->flag) used = 0;
     else if (at->column > 0) used = snprintf(line, sizeof line, "%.1000s:%d:%d: ", at->file, at->line, at->column);
     else if (at->line > 0) used = snprintf(line, sizeof line, "%.1000s:%d: ", at->file, at->line);
-    else if (at->line < 0) used = snprintf(line, sizeof line, "--set: ");
+    else if (at->line < 0) used = snprintf(line, sizeof line, "%s", origins[-at->line]);
     else if (at->file && *at->file) used = snprintf(line, sizeof line, "%.1000s: ", at->file);
     va_list arguments;
     va_start(arguments, format);
@@ -651,8 +655,8 @@ void recipe_free(recipe *r) {
     memset(r, 0, sizeof *r);
 }
 
-int recipe_set(recipe *r, const char *assignment) {
-    const recipe_place at = {.line = -1};
+int recipe_set_by(recipe *r, recipe_origin by, const char *assignment) {
+    const recipe_place at = {.line = -(int)by};
     const char *equals = strchr(assignment, '=');
     char path[256];
     if (!equals || equals == assignment) return recipe_fail(&at, "'%s' is not KEY=VALUE", key_show(assignment).text);
@@ -661,6 +665,8 @@ int recipe_set(recipe *r, const char *assignment) {
     snprintf(path, sizeof path, "%.*s", (int)(equals - assignment), assignment);
     return recipe_set_path(r, path, equals + 1, &at);
 }
+
+int recipe_set(recipe *r, const char *assignment) { return recipe_set_by(r, RECIPE_BY_SET, assignment); }
 
 int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value) {
     const recipe_place at = {.flag = flag, .line = -1};
