@@ -130,9 +130,42 @@ def _version():
     )
 
 
+# A link or a picture of Markdown whose target is a file of the project, not an address or a place in the page.
+_RELATIVE = re.compile(r"(!?)\[((?:[^\[\]])*)\]\((?![a-z]+:|#)([^()\s]+)\)")
+
+
+def _address():
+    """Where the project's files can be read, without a slash at the end: ADAMOD_URL. None: no address is known."""
+    given = os.environ.get("ADAMOD_URL", "").rstrip("/")
+    if given and not re.fullmatch(r"https?://[^\s()<>\"]+", given):
+        sys.exit(f"{NAME}: ADAMOD_URL is '{given}', expected an address such as https://example.org/adamod/blob/v1.0.0")
+    return given or None
+
+
+def _page(text, address):
+    """README.md for a page elsewhere, where its relative links lead nowhere: they become those of the project's files, or
+    without an address their text. Hosts of git show a file under .../blob/... or .../src/..., and give a picture's bytes
+    under .../raw/...."""
+    raw = re.sub(r"/(blob|src)/", "/raw/", address, count=1) if address else None
+
+    def absolute(link):
+        picture, words, path = link.groups()
+        if not address:
+            return "" if picture else words
+        return f"{picture}[{words}]({raw if picture else address}/{path})"
+
+    text = _RELATIVE.sub(absolute, text)
+    return text if address else text.rstrip("\n") + "\n\nFiles that this page names are in the project's sources.\n"
+
+
 def _metadata():
-    description = (ROOT / "README.md").read_text()
-    return METADATA.format(name=NAME, version=_version(), cuda=CUDA_NAME, description=description)
+    address = _address()
+    description = _page((ROOT / "README.md").read_text(), address)
+    text = METADATA.format(name=NAME, version=_version(), cuda=CUDA_NAME, description=description)
+    if not address:
+        return text
+    homepage = "Project-URL: Homepage"
+    return text.replace(homepage, f"Project-URL: Source, {address}\n{homepage}", 1)
 
 
 def _time():

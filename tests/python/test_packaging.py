@@ -171,6 +171,47 @@ class Choices(unittest.TestCase):
 
 
 @unittest.skipUnless(importlib.util.find_spec("pip") and shutil.which("cmake"), "there is no pip or no CMake")
+class Page(unittest.TestCase):
+    """README.md as a package index shows it, where its relative links would lead nowhere."""
+
+    README = "![A *curve*](docs/images/a.svg)\n\nThe [paper](https://x.org/1), [docs/a.md](docs/a.md#b), [`lib/`](lib), [up](#top)."
+
+    def test_with_an_address(self):
+        page = backend()._page(self.README, "https://example.org/me/adamod/blob/v1")
+        self.assertEqual(
+            page,
+            "![A *curve*](https://example.org/me/adamod/raw/v1/docs/images/a.svg)\n\nThe [paper](https://x.org/1), "
+            "[docs/a.md](https://example.org/me/adamod/blob/v1/docs/a.md#b), "
+            "[`lib/`](https://example.org/me/adamod/blob/v1/lib), [up](#top).",
+        )
+
+    def test_without_an_address(self):
+        page = backend()._page(self.README, None)
+        self.assertEqual(
+            page,
+            "\n\nThe [paper](https://x.org/1), docs/a.md, `lib/`, [up](#top).\n\n"
+            "Files that this page names are in the project's sources.\n",
+        )
+
+    def test_the_readme_has_no_dead_link(self):
+        build = backend()
+        with mock.patch.dict(os.environ, {"ADAMOD_URL": "https://example.org/adamod/blob/v1/"}):
+            metadata = email.message_from_string(build._metadata())
+        page, projects = metadata.get_payload(), metadata.get_all("Project-URL")
+        self.assertIn("Source, https://example.org/adamod/blob/v1", projects)
+        self.assertRegex(page, r"\]\(https://example.org/adamod/blob/v1/docs/tutorial-paper.md\)")
+        self.assertRegex(page, r"!\[[^]]*\]\(https://example.org/adamod/raw/v1/docs/images/loss.svg\)")
+        self.assertNotRegex(page, r"\]\((?!https?://|#)")
+        for path in re.findall(r"example.org/adamod/(?:blob|raw)/v1/([^)#]+)", page):
+            self.assertTrue(os.path.exists(f"{ROOT}/{path}"), path)
+
+    def test_what_is_no_address(self):
+        for given in ("adamod", "file:///a", "https://a b"):
+            with mock.patch.dict(os.environ, {"ADAMOD_URL": given}), self.assertRaises(SystemExit) as stop:
+                backend()._metadata()
+            self.assertIn(f"ADAMOD_URL is '{given}', expected an address", str(stop.exception))
+
+
 class SourceArchive(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -212,8 +253,9 @@ class SourceArchive(unittest.TestCase):
         self.assertRegex(metadata["Project-URL"], "^Homepage, https://")
         self.assertIn("License :: OSI Approved :: MIT License", metadata.get_all("Classifier"))
         self.assertIn("Typing :: Typed", metadata.get_all("Classifier"))
-        with open(f"{ROOT}/README.md") as f:
-            self.assertEqual(metadata.get_payload(), f.read())
+        page = metadata.get_payload()
+        self.assertIn("# adamod", page)
+        self.assertNotRegex(page, r"\]\((?!https?://|#)")
         with open(f"{ROOT}/python/libadamod/timm.py") as f:  # the oldest timm is the one that it asks for
             oldest = re.search(r"needs timm ([\d.]+) or later", f.read())[1]
         self.assertIn(f'timm>={oldest}; extra == "timm"', metadata.get_all("Requires-Dist"))
