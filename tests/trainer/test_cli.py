@@ -748,6 +748,18 @@ def test_runs_at_the_same_time_share_a_line_of_the_terminal():
             check(sum(line.startswith(f"seed={seed}: 300 updates in ") for line in lines) == 1, lines)
 
 
+def test_runs_that_are_stopped_are_not_over():
+    if not has_trainer():
+        return
+    folder = Tiny()
+    status, drawn = on_terminal(80, "compare", folder / "tiny.yaml", "--set", "train.steps=1000000", "--no-report",
+                                "--device", "cpu", "--vary", "train.seed=1,2,3,4", "--jobs", "3", "--minutes", "0.05",
+                                "--out", folder / "stopped")
+    check(status == 0 and any("the time is up: 0 of 4 runs are over" in line for line in drawn), status, drawn)
+    check(any("0 of 4 runs over" in line for line in drawn), drawn)
+    check(not any(re.search("[1-4] of 4 runs over", line) for line in drawn), drawn)
+
+
 def test_bench_train():
     if not has_trainer():
         return

@@ -61,7 +61,7 @@ sed -i 's/"seconds":[^,}]*/"seconds":1000/' turns/quick/result.json
 compare tiny.yaml --out turns --no-report --seeds 1 --variant 'quick: train.seed=1' --variant 'slow: train.threads=1' --resume --minutes 1 >said 2>err ||
     fail "a run that is expected to take long: $(cat err)"
 grep -q finished turns/slow/result.json || fail "a run that no limit fits is never made: $(cat err)"
-refused 2 "--minutes is '0', expected a number above 0" "$ADAMOD" compare tiny.yaml --minutes 0
+refused 2 "compare: --minutes is '0', expected a number above 0" "$ADAMOD" compare tiny.yaml --minutes 0
 
 # ---- stopped, and two at once ----
 
@@ -102,7 +102,9 @@ if command -v gnuplot >/dev/null; then
 fi
 compare tiny.yaml "${tuned[@]}" --show --no-report --metric bleu --split test >said 2>err || fail "--show: $(cat err)"
 grep -q 'test BLEU' said || fail "another metric: $(cat said)"
-refused 1 "--metric is 'blue', expected one of loss, " "$ADAMOD" compare tiny.yaml "${tuned[@]}" --show --metric blue
+refused 2 "--metric is 'blue', expected one of loss, " "$ADAMOD" compare tiny.yaml "${tuned[@]}" --show --metric blue
+refused 2 "--metric is 'blue', expected one of loss, " "$ADAMOD" compare tiny.yaml --metric blue --out blue
+[ ! -e blue ] || fail 'a metric that there is not is refused after the runs'
 refused 2 "--tune 'optimizer.lr': expected KEY=A,B,.." "$ADAMOD" compare tiny.yaml --tune optimizer.lr
 refused 2 'more than one --tune' "$ADAMOD" compare tiny.yaml --tune optimizer.lr=1 --tune optimizer.beta1=0.9
 for x in x 5%% -5% 0% ''; do refused 2 "--started is '$x', expected a number, or a distance" "$ADAMOD" compare tiny.yaml --started "$x"; done
@@ -126,6 +128,28 @@ compare tiny.yaml small.yaml --out both --vary optimizer=adam,sgd --seeds 2 --re
 grep -Eq '^variant +tiny: test exact % +small-one: test exact %$' said || fail "its heads: $(cat said)"
 for file in both/report.html both/tiny/report.html both/small-one/report.html; do grep -q '</html>' $file || fail "no page $file"; done
 grep -q 'href="small-one/report.html"' both/report.html || fail "no link to the page of a recipe"
+
+# ---- what may not be read is no missing run ----
+
+# Root may read everything, so it becomes somebody else, from a place that all can reach.
+somebody() {
+    if [ "$(id -u)" -ne 0 ]; then "$@"; else setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; fi
+}
+cp "$ADAMOD" adamod
+chmod 755 . adamod
+if somebody test -r tiny.yaml 2>/dev/null; then
+    mkdir hidden half half/lost+found
+    cp -r tuned/adam-lr-1e-4-seed-1 tuned/adam-lr-1e-4-seed-2 half
+    chmod 000 hidden half/lost+found half/adam-lr-1e-4-seed-2
+    refused 1 'hidden/tiny: Permission denied' somebody ./adamod compare tiny.yaml --out hidden
+    refused 1 'half/adam-lr-1e-4-seed-2: Permission denied' somebody ./adamod report half -o half.html
+    refused 1 'half/adam-lr-1e-4-seed-2: Permission denied' somebody ./adamod compare tiny.yaml --out half --show \
+        --seeds 2 --variant 'Adam: optimizer=adam' --tune optimizer.lr=1e-4
+    chmod 755 half/adam-lr-1e-4-seed-2
+    chmod 777 .
+    somebody ./adamod report half -o half.html >said 2>err || fail "a directory with lost+found: $(cat err)"
+    chmod 755 hidden half/lost+found
+fi
 
 # ---- scripts/rivals ----
 

@@ -241,7 +241,7 @@ has sweep-quick/tables/rates-values.md '| Muon | 0.05 |'
 has sweep-quick/index.html 'Made with --quick'
 refused 2 '--set optimizer.lr=1: rates tunes this key' "$ADAMOD" reproduce --plan sweep.yaml --set optimizer.lr=1 --dry-run
 sed 's/measure: loss/measure: blue/' sweep.yaml >broken.yaml
-refused 1 "broken.yaml:4: rates: measure is 'blue', expected one of loss, " "$ADAMOD" reproduce --plan broken.yaml --from sweep --out blue
+refused 1 "broken.yaml:4: rates: measure is 'blue', expected one of loss, " "$ADAMOD" reproduce --plan broken.yaml --from sweep --out none
 sed 's/optimizer.lr, values: \[1e-3/optimizer.lr, values: [x/; s/factor: 0.1, //' sweep.yaml >broken.yaml
 refused 2 "broken.yaml:12: Adam" "$ADAMOD" reproduce --plan broken.yaml --out none
 [ ! -e none ] || fail 'a refused sweep makes a directory'
@@ -294,6 +294,22 @@ refused 2 'broken.yaml:25: beta3 0.9: ' "$ADAMOD" reproduce --plan broken.yaml -
 [ ! -e other ] || fail 'a broken plan makes a directory'
 touch file
 refused 1 'file' "$ADAMOD" reproduce --plan plan.yaml --from recorded --out file/page
+
+refused 1 '/dev/zero: it is larger than 1048576 bytes' "$ADAMOD" reproduce --plan /dev/zero
+refused 2 "--device is 'gpu', expected auto, ref, cpu, cuda" "$ADAMOD" reproduce --plan plan.yaml --device gpu --dry-run
+reproduce --device ref --out refs --dry-run figure2 >out 2>err || fail "--device ref is refused: $(cat err)"
+sed 's/measure: exact/measure: blue/' plan.yaml >broken.yaml
+refused 2 "broken.yaml:6: numbers: measure is 'blue', expected one of loss, " "$ADAMOD" reproduce --plan broken.yaml --out blue
+[ ! -e blue ] || fail 'a measure that there is not is refused after the runs'
+cp "$ADAMOD" adamod
+chmod 755 . adamod
+if setpriv --reuid=65534 --regid=65534 --clear-groups test -r plan.yaml 2>/dev/null; then
+    mkdir hidden
+    chmod 000 hidden
+    refused 1 'hidden/numbers/adam-seed-1: Permission denied' setpriv --reuid=65534 --regid=65534 --clear-groups \
+        ./adamod reproduce --plan plan.yaml --from hidden
+    chmod 755 hidden
+fi
 
 # ---- the paper: every method passes the checks, in full and with --quick ----
 "$ADAMOD" reproduce --plan "$SOURCE_DIR/recipes/paper.yaml" --dry-run >out || fail 'the paper is refused'

@@ -48,7 +48,10 @@ int cli_fail(const char *command, const char *format, ...) {
     return CLI_FAILURE;
 }
 
+static const char *parsed; /* the command whose flags are being read */
+
 int cli_usage(const char *command, const char *format, ...) {
+    if (!command) command = parsed;
     PRINT_MESSAGE;
     return CLI_USAGE;
 }
@@ -160,7 +163,9 @@ static int set_flag(const parser *p, const cli_flag *f, const char *value) {
         case CLI_IS_HELP: return fputs(s->help, stdout), cli_print_flags(stdout, s->flags), 0;
         case CLI_IS_READ: break;
     }
+    parsed = s->command;
     const int status = f->read(p->arguments, f, value);
+    parsed = NULL;
     return status ? status : -1;
 }
 

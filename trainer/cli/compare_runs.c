@@ -238,9 +238,17 @@ static int add_runs(comparison *c, const recipe *base, const char *group) {
     return failed;
 }
 
+/* A metric that nothing measures is refused before hours are spent. */
+static int check_metric(const comparison *c, const recipe *r) {
+    char known[400];
+    if (!c->metric || recipe_measures(r, c->metric, known, sizeof known)) return 0;
+    return adamod__refuse("--metric is '%s', expected one of %s", key_show(c->metric).text, known);
+}
+
 static int load(const comparison *c, int index, recipe *out) {
     if (recipe_defaults(out, tasks_all)) return -1;
-    return recipe_load(out, c->recipes.list[index]) ? -1 : recipe_change(out, &c->changes);
+    if (recipe_load(out, c->recipes.list[index]) || recipe_change(out, &c->changes)) return -1;
+    return check_metric(c, out);
 }
 
 static int refuse_existing(const run_list *p) {

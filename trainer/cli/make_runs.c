@@ -118,7 +118,8 @@ static int make_run(void *context, int job) {
     if (job > 0) run_recipe_noted();
     scoreboard_begin(m->board, i);
     const int status = run_recipe(m->o->command, &e->r, &how, e->label, &result);
-    scoreboard_end(m->board, i);
+    if (status <= 128) scoreboard_end(m->board, i);
+    else scoreboard_stop(m->board, i);
     if (status == CLI_FAILURE && says_no_room(adamod__last_message())) return RUN_HAS_NO_ROOM;
     return result.status == TRAIN_DIVERGED ? 0 : status;
 }
@@ -137,7 +138,8 @@ static void drop_checkpoints(const char *directory) {
 static void end_run(void *context, int job, int status) {
     maker *m = context;
     run_entry *e = &m->p->at[m->run[job]];
-    scoreboard_end(m->board, m->run[job]);
+    if (status <= 128) scoreboard_end(m->board, m->run[job]);
+    else scoreboard_stop(m->board, m->run[job]);
     m->full |= status == RUN_HAS_NO_ROOM;
     if (status == 0) e->state = RUN_IS_OVER;
     else if (run_was_saved(e->directory)) e->state = RUN_IS_BEGUN;

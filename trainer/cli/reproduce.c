@@ -61,7 +61,7 @@ typedef struct reproduction {
     const arguments *a;
     study s;
     study_options o;
-    const char **set; /* of o, each on the heap */
+    const char **set; /* of o */
     char **missing;   /* of each experiment: the data that its runs lack, or NULL */
     run_list runs;
 } reproduction;
@@ -85,15 +85,13 @@ static int find_plan(char out[PATH_MAX]) {
     return adamod__refuse("there is no recipes/paper.yaml here or beside the program; name one with --plan FILE");
 }
 
-/* Lists --set and --device as KEY=VALUE. */
+/* Lists --set as KEY=VALUE; --device has messages of its own. */
 static int take_changes(reproduction *x) {
     const cli_changes *c = &x->a->changes;
     x->set = calloc((size_t)c->n + 1, sizeof *x->set);
     for (int i = 0; x->set && i < c->n; i++) {
-        char *text;
-        const char *key = c->list[i].flag->key;
-        if (asprintf(&text, "%s%s%s", key ? key : "", key ? "=" : "", c->list[i].value) < 0) return -1;
-        x->set[x->o.n_set++] = text;
+        if (c->list[i].flag->key) x->o.device = c->list[i].value;
+        else x->set[x->o.n_set++] = c->list[i].value;
     }
     x->o.set = x->set;
     return x->set ? 0 : -1;
@@ -107,6 +105,7 @@ static bool uses_gpu(const reproduction *x) {
     for (int i = 0; i < x->o.n_set; i++) {
         if (strncmp(x->set[i], "train.backend=", 14) == 0) cpu = strcmp(x->set[i] + 14, "cpu") == 0;
     }
+    if (x->o.device) cpu = strcmp(x->o.device, "cpu") == 0;
     return !cpu && jobs_ask(has_gpu);
 }
 
@@ -263,7 +262,6 @@ static int reproduce(reproduction *x) {
 
 static void close_reproduction(reproduction *x) {
     for (int i = 0; x->missing && i < x->s.n_experiments; i++) free(x->missing[i]);
-    for (int i = 0; i < x->o.n_set; i++) free((char *)x->set[i]);
     free(x->missing);
     free(x->set);
     run_list_free(&x->runs);

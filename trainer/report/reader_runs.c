@@ -17,6 +17,12 @@ typedef struct found {
 
 static bool is_run(const char *directory) { return access(reader_file(directory, "recipe.yaml").path, F_OK) == 0; }
 
+/* Whether there may be a run that cannot be seen: left out, it would change the numbers of others. */
+static bool is_hidden(const char *directory) {
+    const char *slash = strrchr(directory, '/');
+    return !is_run(directory) && errno == EACCES && strcmp(slash ? slash + 1 : directory, "lost+found") != 0;
+}
+
 /* Finds when the run was started, as text that sorts; "": unknown. */
 static void find_start(found *f) {
     report_run r = {.directory = f->path};
@@ -40,11 +46,18 @@ static void free_found(found *list, size_t n) {
 
 static int add_found(found **list, size_t *n, const char *directory, const char *name) {
     char *path = strdup(name ? reader_file(directory, name).path : directory);
+    if (path && is_hidden(path)) {
+        (void)adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, strerror(errno));
+        free(path);
+        return -1;
+    }
     if (path && !is_run(path)) {
         free(path);
         return 0;
     }
     if (!path || *n == MOST_RUNS || !ARRAY_EXTEND(*list, *n)) {
+        if (path && *n == MOST_RUNS) (void)adamod__refuse("%s: more than %d runs", directory, MOST_RUNS);
+        else (void)adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", directory);
         free(path);
         return -1;
     }
@@ -56,16 +69,14 @@ static int add_found(found **list, size_t *n, const char *directory, const char 
 
 static int search(const char *path, found **list, size_t *n) {
     int status = add_found(list, n, path, NULL);
-    if (status == 0 && *n) return 0;
+    if (status || *n) return status;
     DIR *directory = opendir(path);
     if (!directory) return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", path, strerror(errno));
     for (struct dirent *entry; status == 0 && (entry = readdir(directory));) {
         if (entry->d_name[0] != '.') status = add_found(list, n, path, entry->d_name);
     }
     closedir(directory);
-    if (status && *n == MOST_RUNS) return adamod__refuse("%s: more than %d runs", path, MOST_RUNS);
-    if (status) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory", path);
-    if (*n) return 0;
+    if (status || *n) return status;
     return adamod__refuse("%s: not a run directory (no recipe.yaml), and no run directories in it", path);
 }
 

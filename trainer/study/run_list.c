@@ -115,7 +115,12 @@ static int look(run_entry *e) {
     struct stat st;
     e->state = RUN_IS_NEW;
     e->spent = NAN;
-    if (stat(e->directory, &st) && (errno == ENOENT || errno == ENOTDIR)) return 0;
+    if (stat(e->directory, &st)) {
+        if (errno == ENOENT || errno == ENOTDIR) return 0;
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", e->directory, strerror(errno));
+    }
+    if (S_ISDIR(st.st_mode) && access(e->directory, R_OK | X_OK))
+        return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", e->directory, strerror(errno));
     if (run_is_unbegun(e->directory, &e->r)) return 0;
     snprintf(path, sizeof path, "%s/recipe.yaml", e->directory);
     if (access(path, F_OK)) return adamod__refuse("%s exists and is not a run: choose another --out", e->directory);

@@ -166,6 +166,7 @@ typedef struct study_options {
     const char *out;
     const char *const *set; /* KEY=VALUE for all runs */
     int n_set;
+    const char *device; /* of --device; NULL: the recipe's */
     const task *const *tasks;
 } study_options;
 

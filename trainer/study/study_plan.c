@@ -110,6 +110,16 @@ static int set_keys(recipe *r, const study_experiment *e, const study_method *m,
     return *value->text ? recipe_set_by(r, RECIPE_BY_CALLER, text) : 0;
 }
 
+/* What the file measures is refused if nothing measures it, before hours are spent. */
+static int check_measure(const study *s, const study_options *o, int experiment, const recipe *r) {
+    const study_experiment *e = &s->experiment[experiment];
+    const char *name = o->quick && e->quick.measure ? e->quick.measure : e->measure;
+    char known[400];
+    if (recipe_measures(r, name, known, sizeof known)) return 0;
+    return adamod__refuse("%s:%d: %s: measure is '%s', expected one of %s", s->file, e->line, e->name,
+                          key_show(name).text, known);
+}
+
 /* A change for all runs would make those of all values equal. */
 static int check_changes(const study *s, const study_options *o, int experiment) {
     const study_tune *t = study_tuned(s, o, experiment);
@@ -138,7 +148,9 @@ int study_recipe(const study *s, const study_options *o, study_place of, study_v
     int status = recipe_load(out, file);
     if (!status && (set_keys(out, e, m, &value, o->quick) || set_run(out, m, seed)))
         status = adamod__context("%s:%d: %s: ", s->file, m->line, m->name);
+    if (!status) status = check_measure(s, o, of.experiment, out);
     if (!status) status = set_all(out, RECIPE_BY_SET, (char *const *)o->set, o->n_set);
+    if (!status && o->device) status = recipe_set_flag(out, "--device", "train.backend", o->device);
     if (status) recipe_free(out);
     return status;
 }

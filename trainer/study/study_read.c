@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_BYTES = 1 << 20 };
+
 typedef struct field field;
 typedef struct shape shape;
 
@@ -307,7 +309,7 @@ int study_parse(study *out, const char *text, size_t n, const char *name) {
 int study_read(study *out, const char *path) {
     char *text;
     size_t n;
-    if (text_read(path, &text, &n)) return -1;
+    if (text_read_small(path, MOST_BYTES, &text, &n)) return -1;
     const int status = study_parse(out, text, n, path);
     free(text);
     return status;

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,8 @@ static int read_runs(study_results *r, study_place of, study_value value, const 
     for (int64_t seed = 1; seed <= STUDY_MOST_SEEDS; seed++) {
         study_directory(r->s, of, value, seed, in->from, directory, sizeof directory);
         snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+        if (access(path, F_OK) && errno == EACCES)
+            return adamod__fail(ADAMOD_ERROR_IO, "%s: %s", directory, strerror(errno));
         if (access(path, F_OK)) continue;
         if (seed > most_seeds(r, of)) cell->more++;
         else if (add_run(cell, directory, in, planned)) return -1;
@@ -118,6 +121,7 @@ static int read_cell(study_results *r, study_place of, const source *in) {
     int status = 0;
     if (owner.experiment != of.experiment || owner.method != of.method) return 0;
     as_planned.n_set = 0;
+    as_planned.device = NULL;
     for (int i = 0; !status && i < study_count_values(r->s, r->o, of.experiment); i++) {
         const study_value value = study_value_at(r->s, r->o, of, i);
         recipe planned;

@@ -154,12 +154,16 @@ path_text path_join(const char *directory, const char *name) {
     return path;
 }
 
-/* Reads to the end of fd, about `expected` bytes. Returns 0 or an errno. */
-static int read_all(int fd, size_t expected, char **bytes, size_t *n) {
-    size_t room = expected + 1; /* one more, to see the end without growing */
+/* Reads to the end of fd, about `expected` bytes and `most` at most. Returns 0 or an errno. */
+static int read_all(int fd, size_t expected, size_t most, char **bytes, size_t *n) {
+    size_t room = (expected < most ? expected : most) + 1; /* one more, to see the end without growing */
     char *to = malloc(room);
     *n = 0;
     for (ssize_t got = 1; to && got;) {
+        if (*n > most) {
+            free(to);
+            return EFBIG;
+        }
         got = read(fd, to + *n, room - *n < MAX_TRANSFER ? room - *n : MAX_TRANSFER);
         if (got < 0 && errno != EINTR) {
             int error = errno;
@@ -181,15 +185,22 @@ int text_read(const char *path, char **bytes, size_t *n) {
     return text_load(path, bytes, n) ? adamod__context("%s: ", path) : 0;
 }
 
-int text_load(const char *path, char **bytes, size_t *n) {
+static int load(const char *path, size_t most, char **bytes, size_t *n) {
     struct stat st;
     *bytes = NULL;
     int fd = adamod__file_open(path, O_RDONLY);
     if (fd < 0) return adamod__fail(ADAMOD_ERROR_IO, "cannot open: %s", strerror(errno));
     size_t expected = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : (size_t)1 << 16;
-    int error = read_all(fd, expected, bytes, n);
+    int error = read_all(fd, expected, most, bytes, n);
     close(fd);
+    if (error == EFBIG) return adamod__refuse("it is larger than %zu bytes", most);
     return error ? adamod__fail(ADAMOD_ERROR_IO, "cannot read: %s", strerror(error)) : 0;
+}
+
+int text_load(const char *path, char **bytes, size_t *n) { return load(path, SIZE_MAX - 1, bytes, n); }
+
+int text_read_small(const char *path, size_t most, char **bytes, size_t *n) {
+    return load(path, most, bytes, n) ? adamod__context("%s: ", path) : 0;
 }
 
 int text_write(const char *path, text_slice text) {

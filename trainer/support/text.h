@@ -62,6 +62,8 @@ path_text path_join(const char *directory, const char *name);
 
 /* Reads a whole file, or a pipe to its end. The caller frees *bytes. */
 int text_read(const char *path, char **bytes, size_t *n);
+/* Refuses a file of more bytes, also one without an end. */
+int text_read_small(const char *path, size_t most, char **bytes, size_t *n);
 /* Does the same with messages that do not name the file. */
 int text_load(const char *path, char **bytes, size_t *n);
 /* Replaces a file atomically (core/file.h): after a failure, the old file is still there. */

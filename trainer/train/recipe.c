@@ -866,3 +866,16 @@ void recipe_describe(FILE *file, const task *const *tasks) {
     }
     recipe_free(&r);
 }
+
+bool recipe_measures(const recipe *r, const char *name, char *known, size_t size) {
+    const task *t = recipe_task(r);
+    bool found = false;
+    *known = '\0';
+    for (int i = 0; i < t->n_metrics; i++) {
+        const size_t used = strlen(known);
+        if (t->measures && !t->measures(r, i)) continue;
+        found |= strcmp(t->metrics[i].name, name) == 0;
+        snprintf(known + used, size - used, "%s%s", used ? ", " : "", t->metrics[i].name);
+    }
+    return found;
+}

@@ -136,6 +136,9 @@ int recipe_set_by(recipe *r, recipe_origin by, const char *assignment);
 /* Sets a key by a flag of its own, such as "--beam" for "decode.beam". Messages name the flag. */
 int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value);
 
+/* Whether the task measures a metric; known: the names of all that it does. */
+bool recipe_measures(const recipe *r, const char *name, char *known, size_t size);
+
 /* Whether recipe_set dropped options; line says which. */
 bool recipe_dropped(const recipe *r, char *line, size_t size);
 

@@ -69,6 +69,8 @@ void scoreboard_tell(scoreboard *b, int run, const scoreboard_run *now) {
     p->told = clock_seconds();
 }
 
+void scoreboard_stop(scoreboard *b, int run) { b->run[run].state = SCOREBOARD_WAITS; }
+
 void scoreboard_end(scoreboard *b, int run) {
     place *p = &b->run[run];
     if (p->state == SCOREBOARD_RUNS) p->ended = clock_seconds();

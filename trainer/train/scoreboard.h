@@ -25,6 +25,8 @@ int scoreboard_size(const scoreboard *b);
 void scoreboard_begin(scoreboard *b, int run);
 void scoreboard_tell(scoreboard *b, int run, const scoreboard_run *now);
 void scoreboard_end(scoreboard *b, int run);
+/* A run was stopped before its end: it waits again. */
+void scoreboard_stop(scoreboard *b, int run);
 
 /* Says how many seconds a waiting run will take. */
 void scoreboard_expect(scoreboard *b, int run, double seconds);
