@@ -165,6 +165,9 @@ TEST(refuses_mistakes_of_tuned_keys) {
     refuses(TUNED("tune: {key: a, values: [1], started: x}", "A: {}"),
             "started is 'x', expected a number, or a distance from the best such as 5%");
     refuses(TUNED("tune: {key: a, values: [1], started: -5%}", "A: {}"), "started is '-5%', expected");
+    refuses(TUNED("tune: {key: a, values: [1], started: 1e400}", "A: {}"), "started is '1e400', expected");
+    refuses(TUNED("tune: {key: train.seed, values: [1]}", "A: {}"),
+            "one tunes train.seed, which each run has of its own");
     refuses(TUNED("tune: {key: a, values: [x]}", "A: {factor: 2}"), "A has a factor, and the value 'x' is no number");
     refuses(TUNED("tune: {key: a, values: ['']}", "A: {}"), "'' is no value of 1 to 47 letters");
     refuses(TUNED("seeds: 2", "A: {factor: 2}"), "A has a factor, and one tunes nothing");

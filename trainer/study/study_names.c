@@ -135,7 +135,9 @@ static int check_tune(const study *s, const study_experiment *e, const study_tun
 }
 
 static int check_tuned(const study *s, const study_experiment *e) {
-    const char *quick = e->quick.tune.key;
+    const char *quick = e->quick.tune.key, *key = e->tune.key;
+    if (key && (strcmp(key, "name") == 0 || strcmp(key, "train.seed") == 0))
+        return adamod__refuse("%s:%d: %s tunes %s, which each run has of its own", s->file, e->line, e->name, key);
     if (quick && (!e->tune.key || strcmp(quick, e->tune.key) != 0))
         return adamod__refuse("%s:%d: %s tunes %s with --quick, and %s without", s->file, e->line, e->name,
                               key_show(quick).text, e->tune.key ? key_show(e->tune.key).text : "nothing");

@@ -134,9 +134,9 @@ static int check_changes(const study *s, const study_options *o, int experiment)
 static int set_run(recipe *r, const study_method *m, int64_t seed) {
     char text[96];
     snprintf(text, sizeof text, "name=%.60s", m->name);
-    if (recipe_set(r, text)) return -1;
+    if (recipe_set_by(r, RECIPE_BY_CALLER, text)) return -1;
     snprintf(text, sizeof text, "train.seed=%lld", (long long)seed);
-    return seed ? recipe_set(r, text) : 0;
+    return seed ? recipe_set_by(r, RECIPE_BY_CALLER, text) : 0;
 }
 
 int study_recipe(const study *s, const study_options *o, study_place of, study_value value, int64_t seed, recipe *out) {

@@ -208,7 +208,8 @@ static int read_started(const study *s, const tree *from, const field *f, void *
     const size_t n = strlen(from->text);
     t->started_share = n && from->text[n - 1] == '%';
     if (n < sizeof number) snprintf(number, sizeof number, "%.*s", (int)(n - t->started_share), from->text);
-    t->counts_started = key_parse_number(number, &t->started) && (!t->started_share || t->started > 0);
+    t->counts_started =
+        key_parse_number(number, &t->started) && isfinite(t->started) && (!t->started_share || t->started > 0);
     if (t->started_share) t->started /= 100;
     return t->counts_started
                ? 0
