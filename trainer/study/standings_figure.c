@@ -13,6 +13,7 @@ typedef struct chart {
     int group, first, end; /* variants */
     bool numbers;          /* all values are numbers above 0, on a logarithmic axis; else they stand side by side */
     double low, high;      /* of all variants of the group, up to where a run that learned nothing is */
+    double least, last;    /* values that are numbers, of all variants */
     bool logarithmic;      /* the axis of the metric too */
     char name[64];
 } chart;
@@ -26,7 +27,10 @@ static bool is_lost(const chart *c, double x) { return x > c->s->metric[c->group
 static void include(chart *c, const standing *at) {
     for (int i = 0; i < at->n; i++) {
         const report_spread *y = &at->value[i].spread;
-        c->numbers &= !isnan(standings_number(at->value[i].value));
+        const double x = standings_number(at->value[i].value);
+        c->numbers &= !isnan(x);
+        c->least = fmin(c->least, x);
+        c->last = fmax(c->last, x);
         c->low = fmin(c->low, y->min);
         if (y->n) c->high = fmax(c->high, is_lost(c, y->max) ? fmax(y->min, c->s->metric[c->group].start) : y->max);
     }
@@ -80,7 +84,9 @@ static void write_axes(FILE *out, const chart *c) {
     fprintf(out, " noenhanced\nset yrange [%.10g:%.10g]\n", below(c, 0.07), beyond(c, top_of(c)));
     if (c->logarithmic) fputs("set logscale y\nset ytics add (2, 3, 5, 7, 20, 30, 50, 70, 200, 500)\n", out);
     if (c->numbers) {
-        fputs("set logscale x\nset format x '%g'\nset offsets graph 0.04, graph 0.04, 0, 0\n", out);
+        const double beside = fmax(pow(c->last / c->least, 0.04), 1.1);
+        fprintf(out, "set logscale x\nset format x '%%g'\nset xrange [%.10g:%.10g]\n", c->least / beside,
+                c->last * beside);
         return;
     }
     fputs("set xtics noenhanced (", out);
@@ -92,17 +98,24 @@ static void write_axes(FILE *out, const chart *c) {
     fprintf(out, ")\nset xrange [-0.3:%.1f]\n", first->n - 0.7);
 }
 
+/* The bars of all variants lie below the lines of all. */
 static void write_lines(FILE *out, const chart *c) {
+    for (int v = c->first; v < c->end; v++) {
+        const int block = v - c->first;
+        fprintf(
+            out,
+            "%s'%s.dat' index %d using 1:2:3:4 with yerrorbars pointtype 7 pointsize 0.01 linewidth 1 linecolor rgb "
+            "faint(%d) notitle",
+            v > c->first ? ", \\\n         " : "    plot ", c->name, block, block + 1);
+    }
     for (int v = c->first; v < c->end; v++) {
         const int block = v - c->first, colour = block + 1;
         fprintf(
             out,
-            "%s'%s.dat' index %d using 1:2:3:4 with yerrorbars pointtype 7 pointsize 0.01 linewidth 1 linecolor rgb "
-            "faint(%d) notitle, \\\n"
-            "         '' index %d using 1:5:('×') with labels noenhanced textcolor rgb colour(%d) notitle, \\\n"
+            ", \\\n         '' index %d using 1:5:('×') with labels noenhanced textcolor rgb colour(%d) notitle, \\\n"
             "         '' index %d using 1:2 with linespoints pointtype 7 pointsize 0.5 linewidth 2 linecolor rgb "
             "colour(%d) title ",
-            v > c->first ? ", \\\n         " : "    plot ", c->name, block, colour, block, colour, block, colour);
+            block, colour, block, colour);
         report_quote(out, c->s->variant[v], 40);
     }
     fputc('\n', out);
@@ -133,7 +146,8 @@ static int draw_chart(report_figures *f, const chart *c) {
 int standings_draw(const standings *s, report_figures *f) {
     for (int g = 0; g < s->n_groups; g++) {
         const standing_metric *m = &s->metric[g];
-        chart c = {.s = s, .group = g, .numbers = true, .low = INFINITY, .high = -INFINITY};
+        chart c = {
+            .s = s, .group = g, .numbers = true, .low = INFINITY, .high = -INFINITY, .least = INFINITY, .last = 0};
         for (int v = 0; v < s->n_variants; v++) include(&c, standings_at(s, g, v));
         c.logarithmic = m->better == METRIC_LOWER && c.low > 0 && c.high >= MANY_TIMES * c.low;
         for (int first = 0; c.low <= c.high && first < s->n_variants; first += REPORT_COLOURS) {
