@@ -1,7 +1,4 @@
 /* adamod reproduce: the runs, tables and figures of a study (study/study.h), which is the paper unless another is named. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "core/error.h"
 #include "data/sets/data_sets.h"
 #include "study/study.h"
