@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The Debian packages: they build, lintian accepts them, and in a copy of this machine's system, which is thrown away, they
 # install over an older version, pass debian/tests, and are removed without a trace. ADAMOD_TEST_BARE=1 takes a bare Debian
-# 12 instead, made by debootstrap, and packages that are compiled as for users; else nothing is optimized, which compiles
-# sooner. Without root the packages are only unpacked, and debian/tests run from there.
+# 12 instead, made by debootstrap, and packages that are compiled as for users. Else what the build before the test compiled
+# is taken from ccache; where there is none, nothing is optimized, which compiles sooner. Without root the packages are only
+# unpacked, and debian/tests run from there.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -45,9 +46,27 @@ if ! missing=$(dpkg-checkbuilddeps 2>&1) && [ -z "${CI:-}" ]; then
     exit 77
 fi
 export DEB_BUILD_OPTIONS='parallel=2 noautodbgsym'
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }
 if [ "$bare" != 1 ]; then
-    DEB_BUILD_OPTIONS+=' noopt'
-    export DEB_CFLAGS_APPEND=-g0
+    export DPKG_DEB_COMPRESSOR_LEVEL=1
+    if [[ ${CMAKE_C_COMPILER_LAUNCHER-} == ccache && $(cached CMAKE_BUILD_TYPE) == Release ]]; then
+        export DEB_CPPFLAGS_SET='' DEB_CFLAGS_SET='' ADAMOD_CMAKE_ARGS="-DADAMOD_WERROR=$(cached ADAMOD_WERROR)"
+        export CMAKE_C_COMPILER_LAUNCHER=$work/launcher
+        # The packages' tree is a copy of this one: the same compilation, named as the build before the test named it, in
+        # the same language, which debhelper changes and ccache heeds.
+        cat >"$work/launcher" <<END_LAUNCHER
+#!/usr/bin/env bash
+unset LC_ALL LC_CTYPE LC_MESSAGES LANG
+$(declare -p LC_ALL LC_CTYPE LC_MESSAGES LANG 2>/dev/null)
+copy=\${PWD%/build-deb*}
+words=("\${@/"\$copy/lib"/$source_dir/lib}")
+exec ccache "\${words[@]/"\$copy/trainer"/$source_dir/trainer}"
+END_LAUNCHER
+        chmod +x "$work/launcher"
+    else
+        DEB_BUILD_OPTIONS+=' noopt'
+        export DEB_CFLAGS_APPEND=-g0
+    fi
 fi
 logged scripts/deb scripts/deb --cuda off "$work/new"
 ok build
