@@ -21,6 +21,7 @@ import test_docs
 
 ROOT = os.environ.get("SOURCE_DIR") or test_docs.ROOT
 SKIPPED = 77
+PROGRAM = os.environ.get("ADAMOD") or os.path.join(os.environ.get("BUILD_DIR") or os.path.join(ROOT, "build"), "adamod")
 LONG = (
     "index",
     "optimizers",
@@ -31,6 +32,7 @@ LONG = (
     "architecture",
     "adamod.1",
     "figures",
+    "result-pages",
 )
 
 
@@ -51,10 +53,10 @@ def write(text, *path):
         file.write(text)
 
 
-def build(root, out, **environment):
+def build(root, out, *arguments, **environment):
     """The exit status, and what was printed."""
     done = subprocess.run(
-        [os.path.join(root, "scripts", "site"), "--out", out],
+        [os.path.join(root, "scripts", "site"), "--out", out, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHON": sys.executable, **environment},
@@ -130,6 +132,19 @@ def check_search_index(files):
     found = {pages[number][0] for number, _, heading, text in sections if "beta3" in (heading + text).lower()}
     check({"optimizers.html", "pytorch.html", "python-reference.html"} <= found, f"beta3 is only in {found}")
     print(f"ok an index of {len(sections)} sections")
+
+
+def check_result_pages(files, draws):
+    """A page of each folder of recorded runs, and one of the paper, with a figure each; none without the program."""
+    pages = {path for path in files if re.fullmatch(r"result-pages/.*\.html", path)}
+    folders = [name for name in os.listdir(os.path.join(ROOT, "results")) if not name.endswith(".md")]
+    expected = {f"result-pages/{name}.html" for name in folders} | {"result-pages/paper/index.html"} if draws else set()
+    check(pages == expected, f"result pages: {sorted(pages)}, expected {sorted(expected)}")
+    check(("result-pages.html" in files) == bool(draws), "a gallery of pages that are not there, or none of those that are")
+    if draws:
+        cards = files["result-pages.html"].decode().count('<a href="result-pages/')
+        check(cards == len(expected), f"{cards} cards for {len(expected)} result pages")
+    print(f"ok {len(pages)} result pages")
 
 
 # ---- faults, in a small tree ----
@@ -326,14 +341,16 @@ def check_in_browser(site, work):
     )
     found = browse(browser, work, f"file://{site}/optimizers.html?q=nosuchword")
     check("No section has all of these words." in found, "a search for what is nowhere")
-    write(HARNESS.replace("PAGES", json.dumps(LONG)), site, "harness.html")
+    pages = [page for page in LONG if os.path.exists(os.path.join(site, f"{page}.html"))]
+    check(len(pages) >= len(LONG) - 1, f"only {pages} are there")
+    write(HARNESS.replace("PAGES", json.dumps(pages)), site, "harness.html")
     for dark in (False, True):
         flags = ["--allow-file-access-from-files"] + (["--blink-settings=preferredColorScheme=0"] if dark else [])
         page = browse(browser, work, f"file://{site}/harness.html", *flags)
         match = re.search(r'<pre id="seen">(.*?)</pre>', page)
         check(match, "the pages did not open")
         seen = json.loads(match[1].replace("&amp;", "&"))
-        check(len(seen) == 2 * len(LONG), f"{len(seen)} pages were seen")
+        check(len(seen) == 2 * len(pages), f"{len(seen)} pages were seen")
         for one in seen:
             where = f"{one['page']}.html at {one['width']} px"
             check(one["inner"] == one["width"], f"{where}: the frame is {one['inner']} wide")
@@ -346,7 +363,7 @@ def check_in_browser(site, work):
             check(is_dark(one["switched"]) != dark, f"{where}: the switch leaves it {one['switched']}")
             check(one.get("menu", 800) > 400, f"{where}: the menu does not open")
     os.remove(os.path.join(site, "harness.html"))
-    print(f"ok in {os.path.basename(browser)}: {len(LONG)} pages, 2 widths, light and dark; search")
+    print(f"ok in {os.path.basename(browser)}: {len(pages)} pages, 2 widths, light and dark; search")
 
 
 def main():
@@ -359,17 +376,19 @@ def main():
     if needed:
         print(f"skipped: there is no {' and no '.join(needed)}: apt-get install python3-markdown-it mandoc")
         return SKIPPED
+    draws = os.path.exists(PROGRAM) and shutil.which("gnuplot")
     work = os.path.realpath(tempfile.mkdtemp())
     try:
         first, second = os.path.join(work, "first"), os.path.join(work, "second")
         for out, seed in ((first, "1"), (second, "2")):
-            status, said = build(ROOT, out, PYTHONHASHSEED=seed)
+            status, said = build(ROOT, out, *(["--program", PROGRAM] if draws else []), PYTHONHASHSEED=seed)
             check(status == 0, said)
         files = contents(first)
         check(files == contents(second), "two builds differ")
         print(f"ok two builds are the same: {len(files)} files, {sum(map(len, files.values())) / 1e6:.1f} MB")
         check_names(check_links(files))
         check_search_index(files)
+        check_result_pages(files, draws)
         check_faults(work)
         check_in_browser(first, work)
     finally:

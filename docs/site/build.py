@@ -1,6 +1,6 @@
 """Makes the documentation's site: HTML from the pages that navigation.json lists, and from what they link to.
 
-usage: build.py ROOT OUT      ROOT: the tree; OUT: the folder to write
+usage: build.py ROOT OUT [ADAMOD]      ROOT: the tree; OUT: the folder to write; ADAMOD: the program, for result pages
 
 Every link, anchor and image of the site is checked before anything is written. Two runs write the same bytes.
 scripts/site is the command for users.
@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from urllib.parse import unquote
 
 import markdown_page
@@ -42,8 +43,8 @@ class Page:
 
 
 class Site:
-    def __init__(self, root):
-        self.root = root
+    def __init__(self, root, program=None):
+        self.root, self.program = root, program
         self.faults = []
         self.files = {}  # path in the site -> bytes
         self.sources = {}  # of the tree -> page that shows it
@@ -77,6 +78,8 @@ class Site:
             pages = []
             for entry in group["pages"]:
                 source = entry["source"]
+                if entry.get("program") and not self.program:
+                    continue
                 path = entry.get("page") or posixpath.splitext(posixpath.basename(source))[0].lower() + ".html"
                 pages.append(Page(source, path, entry["title"], group["title"], int(entry.get("past", False))))
                 if not os.path.exists(self.at(source)):
@@ -120,7 +123,7 @@ class Site:
         if target.startswith("..") or not os.path.exists(self.at(target)):
             self.faults.append(f"{where}: {target} is not there, expected a file or folder of the tree")
             return "#"
-        found = self.by_source.get(target) or self.by_source.get(posixpath.join(target, "README.md"))
+        found = self.by_source.get(posixpath.join(target, "README.md")) or self.by_source.get(target)
         if found:
             return self._relative(page, found.path) + sharp + anchor
         if target.endswith(".md"):
@@ -254,6 +257,53 @@ class Site:
             out.append("</div>\n")
         return "".join(out)
 
+    def _result_pages(self, page):
+        """A page of 'adamod report' for each folder of recorded runs, and the paper's tables from all of them."""
+        page.title = "Result pages"
+        with tempfile.TemporaryDirectory() as work:
+            out, cards = os.path.join(work, "result-pages"), []
+            os.mkdir(out)
+            for name in sorted(os.listdir(self.at(page.source))):
+                folder = self.at(f"{page.source}/{name}")
+                if os.path.isdir(folder):
+                    self._run_program("report", folder, "-o", os.path.join(out, f"{name}.html"))
+                    cards.append((name, f"{name}.html", f"{name}-figures"))
+            self._run_program("reproduce", "--from", self.at(page.source), "--out", os.path.join(out, "paper"))
+            cards.insert(0, ("The paper's tables and figures", "paper/index.html", "paper/figures"))
+            made = [self._result_card(out, *card) for card in cards]
+        return (
+            '<h1 id="site-title">Result pages</h1>\n<p>What <code>adamod report</code> and <code>adamod reproduce</code> '
+            "make of the recorded runs. Runs of your own get the same pages.</p>\n"
+            f'<div class="gallery">\n{"".join(made)}</div>\n'
+        )
+
+    def _run_program(self, *arguments):
+        done = subprocess.run([self.program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        if done.returncode:
+            raise Fault(f"{self.program} {arguments[0]}: {done.stdout.decode(errors='replace').strip()}")
+
+    def _result_card(self, out, title, path, figures):
+        """Takes a page and the files that it links to; what leads there."""
+        with open(os.path.join(out, path), encoding="utf-8") as file:
+            text = file.read()
+        self.files[f"result-pages/{path}"] = text.encode("utf-8")
+        pictures = sorted(name for name in os.listdir(os.path.join(out, figures)) if name.endswith(".svg"))
+        if not pictures:
+            raise Fault(f"{path}: no figures, expected gnuplot to draw them: apt-get install gnuplot-nox")
+        shown = next((name for name in pictures if name.startswith("valid-")), pictures[0])
+        names = [html.unescape(href) for href in re.findall(r'href="([^"#:]+)"', text)]
+        linked = {posixpath.join(posixpath.dirname(path), name) for name in names} | {f"{figures}/{shown}"}
+        for name in linked:
+            with open(os.path.join(out, name), "rb") as file:  # gnuplot's PDF has the time in it
+                data = re.sub(rb"/CreationDate \(D:\d{14}Z\)", b"/CreationDate (D:19700101000000Z)", file.read())
+            self.files[f"result-pages/{name}"] = data
+        about = re.search(r"<h1>(.*?)</h1>\s*<p[^>]*>(.*?)</p>", text, re.DOTALL)
+        about = re.sub(r"<[^>]*>", "", f"{about[1]}. {about[2]}") if about else ""
+        return (
+            f'<a href="result-pages/{path}"><img src="result-pages/{figures}/{shown}" loading="lazy" alt="">'
+            f"<b>{html.escape(title)}</b><span>{about}</span></a>\n"
+        )
+
     def _home(self, page):
         """The README, with a way into each group after what comes first."""
         cards = "".join(
@@ -276,8 +326,11 @@ class Site:
             elif os.path.exists(self.at(f"{page.source}/__init__.py")):
                 page.title, page.body = "Python reference", Reference(self.at(page.source)).to_html()
             elif not os.path.isdir(self.at(page.source)):
-                kinds = "Markdown, a header, a manual page, a package or a folder of images"
+                kinds = "Markdown, a header, a manual page, a package, or a folder of images or runs"
                 raise Fault(f"{NAVIGATION}: {page.source}: expected {kinds}")
+        for page in self.pages:
+            if not page.body and os.path.exists(self.at(f"{page.source}/README.md")):
+                page.body = self._result_pages(page)
         for page in self.pages:
             if not page.body:
                 page.body = self._gallery(page)
@@ -415,9 +468,9 @@ class Site:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def main(root, out):
+def main(root, out, program=None):
     try:
-        site = Site(root)
+        site = Site(root, program)
         site.make()
         site.finish()
         if site.faults:
@@ -436,4 +489,4 @@ def main(root, out):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3]))
+    sys.exit(main(*sys.argv[1:4]))
