@@ -195,3 +195,16 @@ cmake --install "$work/tree/build" --prefix "$work/tree/prefix" >"$work/log" 2>&
 ! find "$work/tree/prefix/share" -type f -name '*adamod*' | grep . ||
     fail "pages and completions of a program that is not installed"
 ok "add_subdirectory, what is built"
+
+# ---- uninstalled: nothing is left, what others have in the same folders stays ----
+
+touch "$work/tree/prefix/include/other.h"
+remove() { cmake -DMANIFEST="$work/tree/build/install_manifest.txt" -P "$source_dir/lib/cmake/uninstall.cmake" >"$work/log" 2>&1; }
+remove || { cat "$work/log" && fail "uninstall"; }
+[ "$(find "$work/tree/prefix" ! -type d)" = "$work/tree/prefix/include/other.h" ] ||
+    fail "after uninstall: $(find "$work/tree/prefix" ! -type d)"
+! find "$work/tree/prefix" -name '*adamod*' | grep . || fail "after uninstall: folders"
+rm "$work/tree/build/install_manifest.txt"
+! remove && grep -q 'install_manifest.txt: nothing was installed' "$work/log" || { cat "$work/log" && fail "uninstall of nothing"; }
+cmake --build "$build_dir" --target help >"$work/log" 2>&1 && grep -qE "^(\.\.\. )?uninstall" "$work/log" || fail "the build has no target uninstall"
+ok "uninstalled"

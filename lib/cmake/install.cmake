@@ -35,3 +35,9 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/adamod.pc DESTINATION ${CMAKE_INSTALL_
 if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/../LICENSE)
     install(FILES ../LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
+
+get_filename_component(project ${ADAMOD_LIB}/.. ABSOLUTE)
+if(CMAKE_SOURCE_DIR STREQUAL ADAMOD_LIB OR CMAKE_SOURCE_DIR STREQUAL project) # not within the tree of another project
+    add_custom_target(uninstall VERBATIM COMMENT "Removing what was installed" COMMAND ${CMAKE_COMMAND}
+        -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt -P ${CMAKE_CURRENT_LIST_DIR}/uninstall.cmake)
+endif()
