@@ -129,7 +129,10 @@ class Clients(unittest.TestCase):
         self.same(train())
         self.same(train(f"{self.folder}/state"))
 
-    @unittest.skipUnless(has("lightning", "jsonargparse"), "there is no lightning, or no jsonargparse")
+    @unittest.skipUnless(
+        has("lightning", "jsonargparse", "docstring_parser", "typeshed_client"),
+        "there is no lightning, or no jsonargparse[signatures]",
+    )
     def test_lightning_command_line(self):
         """--optimizer names a class by its path, or by its name once it was imported; its options are flags."""
         program = f"{self.folder}/program.py"
