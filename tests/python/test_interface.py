@@ -1,13 +1,15 @@
 """The public names of the package, their arguments and defaults, and the rules and their options are at least those
-that earlier versions had: tests/python/names-VERSION.json. What is added does not matter.
+that earlier versions had: tests/python/names-VERSION.json; where there are JAX and Keras, also those of their modules:
+frameworks-VERSION.json. What is added does not matter.
 
-    python3 tests/python/test_interface.py --write 1.0      records those of this version, once for a version
+    python3 tests/python/test_interface.py --write 1.0      records those of this version, once for a version; needs JAX and Keras
 
 SPDX-License-Identifier: MIT
 """
 
 import glob
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -19,7 +21,9 @@ import libadamod
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 MODULES = ("libadamod", "libadamod.numpy", "libadamod.torch")
+FRAMEWORKS = {"libadamod.jax": "jax", "libadamod.keras": "keras"}
 REQUIRED = "(required)"
+os.environ.setdefault("KERAS_BACKEND", "jax" if importlib.util.find_spec("jax") else "torch")  # Keras would take TensorFlow
 
 
 def arguments(function):
@@ -57,12 +61,17 @@ def describe_rule(rule):
     }
 
 
-def interface():
+def describe_modules(names):
     modules = {}
-    for name in MODULES:
+    for name in names:
         module = importlib.import_module(name)
-        modules[name] = {public: describe(getattr(module, public)) for public in module.__all__}
-    return {"modules": modules, "rules": {rule: describe_rule(rule) for rule in libadamod.rules()}}
+        rules = module.rules() if name == "libadamod.jax" else []  # which makes a function for each when it is asked for
+        modules[name] = {public: describe(getattr(module, public)) for public in [*module.__all__, *rules]}
+    return modules
+
+
+def interface():
+    return {"modules": describe_modules(MODULES), "rules": {rule: describe_rule(rule) for rule in libadamod.rules()}}
 
 
 # ---- comparing ----
@@ -133,6 +142,20 @@ class Interface(unittest.TestCase):
             self.assertGreaterEqual(len(was["modules"]["libadamod.torch"]), 30)
             self.assertEqual(list(lost(was, now)), [], path)
 
+    def test_nothing_of_frameworks_is_lost(self):
+        here = [name for name, needed in FRAMEWORKS.items() if importlib.util.find_spec(needed)]
+        if not here:
+            self.skipTest("there is no JAX and no Keras")
+        records = sorted(glob.glob(os.path.join(FOLDER, "frameworks-*.json")))
+        self.assertTrue(records)
+        now = {"modules": describe_modules(here), "rules": {}}
+        for path in records:
+            with open(path, encoding="utf-8") as file:
+                was = json.load(file)
+            self.assertEqual(set(was["modules"]), set(FRAMEWORKS))
+            was["modules"] = {name: was["modules"][name] for name in here}
+            self.assertEqual(list(lost(was, now)), [], path)
+
     def test_losses_are_found(self):
         """Each kind of change that would break a program."""
         was = {
@@ -174,16 +197,21 @@ class Interface(unittest.TestCase):
         self.assertEqual(faults(lambda now: now["rules"]["r"]["o"].pop()), ["rule r: o has no two any more"])
 
 
-def write(version):
+def shorten(record):
     """Of classes, only what they do not have from Optimizer, which is on record itself."""
-    path = os.path.join(FOLDER, f"names-{version}.json")
-    if os.path.exists(path):
-        sys.exit(f"test_interface.py: {path} is there, and records are never written again")
-    record = interface()
     shared = record["modules"]["libadamod.torch"]["Optimizer"]["members"]
     for name, about in record["modules"]["libadamod.torch"].items():
         if name != "Optimizer" and "members" in about:
             about["members"] = {m: its for m, its in about["members"].items() if m not in shared or its != shared[m]}
+    return record
+
+
+def write(kind, version, make):
+    path = os.path.join(FOLDER, f"{kind}-{version}.json")
+    if os.path.exists(path):
+        print(f"{path} is there, and records are never written again")
+        return
+    record = make()
 
     def one_line_each(names):
         return ",\n".join(f"  {json.dumps(name)}: {json.dumps(names[name])}" for name in sorted(names))
@@ -198,6 +226,7 @@ def write(version):
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--write":
-        write(sys.argv[2])
+        write("names", sys.argv[2], lambda: shorten(interface()))
+        write("frameworks", sys.argv[2], lambda: {"modules": describe_modules(FRAMEWORKS), "rules": {}})
     else:
         unittest.main()
