@@ -50,7 +50,8 @@ cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }
 if [ "$bare" != 1 ]; then
     export DPKG_DEB_COMPRESSOR_LEVEL=1
     if [[ ${CMAKE_C_COMPILER_LAUNCHER-} == ccache && $(cached CMAKE_BUILD_TYPE) == Release ]]; then
-        export DEB_CPPFLAGS_SET='' DEB_CFLAGS_SET='' ADAMOD_CMAKE_ARGS="-DADAMOD_WERROR=$(cached ADAMOD_WERROR)"
+        ADAMOD_CMAKE_ARGS=-DADAMOD_WERROR=$(cached ADAMOD_WERROR)
+        export ADAMOD_CMAKE_ARGS DEB_CPPFLAGS_SET='' DEB_CFLAGS_SET=''
         export CMAKE_C_COMPILER_LAUNCHER=$work/launcher
         # The packages' tree is a copy of this one: the same compilation, named as the build before the test named it, in
         # the same language, which debhelper changes and ccache heeds.

@@ -205,6 +205,8 @@ remove || { cat "$work/log" && fail "uninstall"; }
     fail "after uninstall: $(find "$work/tree/prefix" ! -type d)"
 ! find "$work/tree/prefix" -name '*adamod*' | grep . || fail "after uninstall: folders"
 rm "$work/tree/build/install_manifest.txt"
-! remove && grep -q 'install_manifest.txt: nothing was installed' "$work/log" || { cat "$work/log" && fail "uninstall of nothing"; }
-cmake --build "$build_dir" --target help >"$work/log" 2>&1 && grep -qE "^(\.\.\. )?uninstall" "$work/log" || fail "the build has no target uninstall"
+! remove || fail "uninstall of nothing"
+grep -q 'install_manifest.txt: nothing was installed' "$work/log" || { cat "$work/log" && fail "uninstall of nothing"; }
+cmake --build "$build_dir" --target help >"$work/log" 2>&1 || { cat "$work/log" && fail "the build's targets"; }
+grep -qE '^(\.\.\. )?uninstall' "$work/log" || fail "the build has no target uninstall"
 ok "uninstalled"
