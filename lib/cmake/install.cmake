@@ -10,11 +10,7 @@ endif()
 install(FILES include/adamod.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 configure_package_config_file(cmake/adamodConfig.cmake.in adamodConfig.cmake INSTALL_DESTINATION ${package_dir})
-set(compatible SameMajorVersion)
-if(PROJECT_VERSION_MAJOR EQUAL 0) # before 1.0 a new minor version may change the interface
-    set(compatible SameMinorVersion)
-endif()
-write_basic_package_version_file(adamodConfigVersion.cmake COMPATIBILITY ${compatible})
+write_basic_package_version_file(adamodConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/adamodConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/adamodConfigVersion.cmake
     DESTINATION ${package_dir})
 

@@ -47,7 +47,7 @@ License: MIT
 License-File: LICENSE
 Keywords: adamod,adam,optimizer,deep-learning,pytorch,jax,keras,cuda,simd
 Project-URL: Homepage, https://arxiv.org/abs/1910.12249
-Classifier: Development Status :: 4 - Beta
+Classifier: Development Status :: 5 - Production/Stable
 Classifier: Intended Audience :: Developers
 Classifier: Intended Audience :: Science/Research
 Classifier: License :: OSI Approved :: MIT License
@@ -84,7 +84,7 @@ License: MIT
 License-File: LICENSE
 Keywords: adamod,optimizer,cuda
 Project-URL: Homepage, https://arxiv.org/abs/1910.12249
-Classifier: Development Status :: 4 - Beta
+Classifier: Development Status :: 5 - Production/Stable
 Classifier: Environment :: GPU :: NVIDIA CUDA
 Classifier: License :: OSI Approved :: MIT License
 Classifier: Operating System :: POSIX :: Linux
