@@ -25,7 +25,7 @@ refused() {
     "$@" >out 2>err || status=$?
     [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
     grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines: $(cat err)"
 }
 
 # soon COMMAND...: waits until it succeeds; for a minute, as a machine that has much to do may take long.
