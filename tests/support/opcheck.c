@@ -141,7 +141,7 @@ static void opcheck_fill(op_instance *r, int i) {
         const double scale = in->scale != 0 ? in->scale : 1;
         if (!in->data) x[k] = (float)(in->mean + scale * nn_normal(nn_key(r->o->seed, 1, (uint64_t)i), (uint64_t)k));
         if (step > 0) x[k] = (float)(rint(x[k] / step) * step);
-        if (r->o->bf16) x[k] = opcheck_to_bf16(x[k]);
+        if (r->o->bf16 || r->o->mixed) x[k] = opcheck_to_bf16(x[k]);
     }
 }
 
@@ -150,7 +150,7 @@ static void opcheck_fill_weights(op_instance *r, int out) {
     for (int64_t k = 0; k < r->n_out[out]; k++) {
         const bool has = !r->o->weighted || k < r->o->weighted;
         w[k] = has ? (float)nn_normal(nn_key(r->o->seed, 2, (uint64_t)out), (uint64_t)k) : 0;
-        if (r->o->bf16 && !(r->o->op->full_outputs >> out & 1)) w[k] = opcheck_to_bf16(w[k]);
+        if ((r->o->bf16 || r->o->mixed) && !(r->o->op->full_outputs >> out & 1)) w[k] = opcheck_to_bf16(w[k]);
     }
 }
 
@@ -210,7 +210,8 @@ static bool opcheck_instance_make(op_instance *r, const opcheck *o, double step)
         printf("opcheck: %s: %s\n", o->op->name, adamod__last_message());
         return false;
     }
-    r->call = (nn_call){.attributes = r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};
+    r->call = (nn_call){
+        .attributes = r->node.attributes, .training = o->training, .mixed = o->mixed, .key = nn_key(o->seed, 3, 0)};
     r->call.grad = &r->no_grad;
     r->call.fused = &r->fused;
     r->call.sync = &r->sync;
@@ -467,7 +468,8 @@ static bool opcheck_untouched(const op_instance *r, const char *what, const floa
 static bool opcheck_compare(const op_instance *r, const char *what, const nn_array *a, const float *got,
                             const float *want, const float *before, int64_t n) {
     const double typical = opcheck_typical(a, want, n) + 0.1;
-    const double rounding = (8 + r->o->longest_sum) * U + (r->o->bf16 ? (1 + r->o->rounded) * U_BF16 : 0);
+    const double rounded = r->o->bf16 ? 1 + r->o->rounded : r->o->mixed ? r->o->rounded : 0;
+    const double rounding = (8 + r->o->longest_sum) * U + rounded * U_BF16;
     const double factor = (r->o->slack > 0 ? r->o->slack : 1) * rounding;
     for (int64_t k = 0; k < n; k++) {
         if (opcheck_between(a, k)) {

@@ -97,6 +97,9 @@ typedef struct opcheck {
      * numbers on the way to it. */
     bool bf16;
     double rounded;
+    /* The host's kernels in mixed precision: data are numbers that bf16 has, factors of products are rounded to it, and
+     * `rounded` tells how many of these are not data. */
+    bool mixed;
 } opcheck;
 
 /* The gradients of op->ref against central differences. */

@@ -39,6 +39,10 @@ small_transformer small_make(const transformer_config *c, const char *backend, i
     return make(c, backend, "cpu", NN_FULL, threads, training);
 }
 
+small_transformer small_make_mixed(const transformer_config *c, int threads) {
+    return make(c, NULL, "cpu", NN_MIXED, threads, true);
+}
+
 small_transformer small_make_on(const transformer_config *c, const char *device, nn_precision precision,
                                 bool training) {
     return make(c, NULL, device, precision, 1, training);

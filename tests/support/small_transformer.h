@@ -21,6 +21,7 @@ transformer_config small_config(void); /* 2 + 2 layers of 16, 4 heads */
 
 /* Exits with a message where it cannot be made. */
 small_transformer small_make(const transformer_config *c, const char *backend, int threads, bool training);
+small_transformer small_make_mixed(const transformer_config *c, int threads); /* on the host, training */
 small_transformer small_make_on(const transformer_config *c, const char *device, nn_precision precision, bool training);
 void small_free(small_transformer *s);
 

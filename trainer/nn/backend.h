@@ -60,7 +60,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* The function nn_backend_cuda_get of a device's shared object: returns the backend if the version fits. The backend
  * reports failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 15
+#define NN_BACKEND_VERSION 16
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

@@ -239,6 +239,7 @@ static void nn_begin_calls(nn_plan *plan, const int *writers) {
         c->pool = plan->options.pool;
         c->training = plan->options.training;
         c->constant = plan->options.constant;
+        c->mixed = !plan->on_device && g->params->precision == NN_MIXED;
         c->grad = &step->grad;
         c->fused = &step->fused;
         c->sync = &step->sync;

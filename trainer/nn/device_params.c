@@ -82,6 +82,7 @@ adamod_status nn_device_note(const char *device, int i, nn_note *out) {
 adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision precision) {
     nn_device_params *on;
     adamod_status status = open_device(device, precision, &on);
+    if (!status && strcmp(device, "cpu") == 0) p->precision = precision;
     if (status || !on) return status;
     if (!p->data || p->on_device) {
         status = adamod__fail(ADAMOD_ERROR_ORDER, "parameters go to a device once, after nn_params_allocate");

@@ -114,6 +114,7 @@ typedef struct nn_call {
     uint64_t key; /* of this op's random numbers in this run: see random.h */
     bool training;
     bool constant; /* parameters are the same in every run */
+    bool mixed;    /* on the host: products may round their factors to bf16 */
     const nn_gradients *grad;
     const nn_on_device *device; /* NULL: on the host */
     const nn_fused *fused;

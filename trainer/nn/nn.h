@@ -26,7 +26,8 @@
 
 typedef enum nn_type { NN_F32, NN_I32, NN_BF16, NN_U8 } nn_type; /* u8: constants only */
 
-/* How a device computes. Parameters, their gradients and all sums are always f32. */
+/* How a device computes. Parameters, their gradients and all sums are always f32. On the host values are f32, too: there
+ * NN_MIXED rounds the factors of matrix products alone, and NN_TF32 is NN_FULL. */
 typedef enum nn_precision {
     NN_FULL, /* f32 */
     NN_TF32, /* f32, but matrix products round their factors to 11 bits */
@@ -81,6 +82,7 @@ typedef struct nn_params {
     int n_states;
     int64_t state_count;
     float *state_data;                  /* on the host; NULL until nn_params_allocate, and if there are none */
+    nn_precision precision;             /* of plans on the host */
     struct nn_device_params *on_device; /* NULL: there are only those on the host */
 } nn_params;
 
@@ -90,7 +92,7 @@ void nn_params_free(nn_params *p);
  * says, from seed and name alone. Graphs built later may only use those that exist. */
 adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
 /* Copies parameters to a device ("cuda", "cuda:1"), where all plans made later run; data on the host is then a copy, which
- * fetch and store below update. Does nothing for "cpu" and "ref". */
+ * fetch and store below update. For "cpu" it sets the precision of these plans, for "ref" it does nothing. */
 adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision precision);
 /* Whether the device can be used, memory aside; if not, the last error says why. */
 adamod_status nn_device_status(const char *device);

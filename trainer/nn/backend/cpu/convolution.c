@@ -17,7 +17,12 @@ typedef struct view {
     int64_t first, n, chunk;         /* images */
     bool plain;                      /* pixels of x are the rows of a product as they lie */
     float *gathered;                 /* [n * out_height * out_width, row], unless plain */
+    float *narrow;                   /* mixed precision: room for rounded x (gathered), W and y's gradient */
 } view;
+
+static int64_t pixels_at_once(const view *v) { return v->chunk * v->out_height * v->out_width; }
+
+static int64_t gathered_floats(const view *v) { return v->plain ? 0 : pixels_at_once(v) * v->row; }
 
 static view view_of(const nn_call *c) {
     const int64_t *x = c->input[0].shape->dim, *y = c->output[0].shape->dim, *w = c->input[1].shape->dim;
@@ -30,6 +35,7 @@ static view view_of(const nn_call *c) {
     if (v.chunk < 1) v.chunk = 1;
     if (v.chunk > v.images || v.plain) v.chunk = v.images;
     v.gathered = c->workspace;
+    if (c->mixed && c->workspace) v.narrow = c->workspace + gathered_floats(&v);
     return v;
 }
 
@@ -137,7 +143,8 @@ static void forward_chunk(view *v) {
                                       .a = gather(v),
                                       .b = {v->c->input[1].data, v->row, .transposed = true},
                                       .c = (float *)v->c->output[0].data + pixels_before(v) * v->y_stride,
-                                      .ldc = v->y_stride});
+                                      .ldc = v->y_stride,
+                                      .narrow = v->narrow});
 }
 
 static void input_grad_chunk(view *v) {
@@ -148,7 +155,8 @@ static void input_grad_chunk(view *v) {
                                       .b = {.data = v->c->input[1].data, .stride = v->row},
                                       .c = v->plain ? v->c->grad->input[0] : v->gathered,
                                       .ldc = v->plain ? v->x_stride : v->row,
-                                      .add = v->plain && v->c->grad->accumulate[0]});
+                                      .add = v->plain && v->c->grad->accumulate[0],
+                                      .narrow = v->narrow});
     if (!v->plain) nn_parallel(v->c->pool, v->n, scatter_task, v);
 }
 
@@ -160,7 +168,8 @@ static void weight_grad_chunk(view *v) {
                                       .b = gather(v),
                                       .c = v->c->grad->input[1],
                                       .ldc = v->row,
-                                      .add = v->first > 0 || v->c->grad->accumulate[1]});
+                                      .add = v->first > 0 || v->c->grad->accumulate[1],
+                                      .narrow = v->narrow});
 }
 
 /* ---- kernels ---- */
@@ -198,11 +207,16 @@ static void convolution_backward(const nn_call *c) {
     if (c->grad->input[1]) weight_grad(&v);
 }
 
+static size_t narrow_floats(const view *v) {
+    const int64_t pixels = pixels_at_once(v);
+    if (!v->c->mixed) return 0;
+    return nn_narrow_floats(pixels, v->row) + nn_narrow_floats(v->out, v->row) + nn_narrow_floats(pixels, v->out);
+}
+
 static size_t convolution_workspace(const nn_call *c) {
     const view v = view_of(c);
     const nn_winograd s = winograd_of(&v), back = winograd_back(&v);
-    if (v.plain) return 0;
-    if (!is_winograd(&v)) return (size_t)(v.chunk * v.out_height * v.out_width * v.row);
+    if (!is_winograd(&v)) return (size_t)gathered_floats(&v) + narrow_floats(&v);
     if (!c->grad->output[0]) return nn_winograd_apply_floats(c->pool, &s);
     const size_t a = nn_winograd_apply_floats(c->pool, &back), b = nn_winograd_weights_floats(c->pool, &s);
     return a > b ? a : b;

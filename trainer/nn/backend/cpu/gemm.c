@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/library.h"
 #include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/narrow.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -246,11 +247,44 @@ static tiling choose_tiles(const nn_product *p) {
     }
 }
 
+/* Of bf16: of fixed sizes, as each shape costs time once, and wide ones, as the library copies B for each tile. */
+static tiling choose_narrow_tiles(const nn_product *p) {
+    enum { TILES = 8 };
+    const double enough = 8e6;
+    int64_t rows = 256, cols = NN_NARROW_COLS;
+    tiling t;
+    for (;;) {
+        t.rows = rows;
+        t.cols = even(p->n, cols, 64);
+        t.down = parts(p->m, t.rows);
+        t.across = parts(p->n, t.cols);
+        const double flops = 2.0 * (double)t.rows * (double)t.cols * (double)p->k;
+        if (t.down * t.across >= TILES || flops < 2 * enough) return t;
+        if (rows > 64) rows /= 2;
+        else if (t.cols > 64) cols = t.cols / 2;
+        else if (rows > NN_NARROW_ROWS) rows /= 2;
+        else return t;
+    }
+}
+
 typedef struct products_work {
     const nn_product *products;
     int n;
     tiling tiles[NN_MAX_PRODUCTS];
 } products_work;
+
+static void bf16_tile(const nn_product *p) {
+#ifdef ADAMOD_ONEDNN
+    one_thread();
+#endif
+    nn_narrow_product(p);
+}
+
+static bool is_bf16(const nn_product *p) { return p->narrow && nn_narrow_is_stored(); }
+
+static const float *ahead(const nn_product *p, const nn_factor *f, int64_t numbers) {
+    return (const float *)(const void *)((const char *)f->data + numbers * (is_bf16(p) ? 2 : 4));
+}
 
 static void products_task(void *context, int64_t i) {
     const products_work *w = context;
@@ -262,10 +296,11 @@ static void products_task(void *context, int64_t i) {
     const int64_t row = i / t->across * t->rows, col = i % t->across * t->cols;
     p.m = p.m - row < t->rows ? p.m - row : t->rows;
     p.n = p.n - col < t->cols ? p.n - col : t->cols;
-    p.a.data += p.a.transposed ? row : row * p.a.stride;
-    p.b.data += p.b.transposed ? col * p.b.stride : col;
+    p.a.data = ahead(&p, &p.a, p.a.transposed ? row : row * p.a.stride);
+    p.b.data = ahead(&p, &p.b, p.b.transposed ? col * p.b.stride : col);
     p.c += row * p.ldc + col;
-    tile_product(&p);
+    if (is_bf16(&p)) bf16_tile(&p);
+    else tile_product(&p);
     if (p.then) p.then(p.context, row, col, p.m, p.n);
 }
 
@@ -281,9 +316,11 @@ void nn_products(adamod_pool *pool, const nn_product *products, int n) {
             continue;
         }
         some[w.n] = products[i];
-        w.tiles[w.n] = choose_tiles(&products[i]);
+        if (!nn_narrow_pays(some[w.n].m, some[w.n].n, some[w.n].k)) some[w.n].narrow = NULL;
+        w.tiles[w.n] = is_bf16(&some[w.n]) ? choose_narrow_tiles(&some[w.n]) : choose_tiles(&some[w.n]);
         tasks += w.tiles[w.n].down * w.tiles[w.n].across;
         w.n++;
     }
+    nn_narrow_factors(pool, some, w.n);
     nn_parallel(pool, tasks, products_task, &w);
 }

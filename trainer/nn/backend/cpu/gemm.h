@@ -6,6 +6,7 @@
 #include "adamod.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* A factor of a product: a stored matrix with `stride` numbers from row to row, or its transpose. */
@@ -25,7 +26,15 @@ typedef struct nn_product {
     /* Called for each tile of C while it is in the cache, with the tile's place and size; NULL: nothing to do. */
     void (*then)(void *context, int64_t row, int64_t col, int64_t rows, int64_t cols);
     void *context;
+    /* Room for A and B rounded to bf16, which are multiplied then, unless the product is too small to gain. Products of one
+     * call have the same room: nn_narrow_floats for each different factor. NULL: A and B are multiplied. */
+    float *narrow;
 } nn_product;
+
+/* Floats of room for a rounded factor, rows x cols as it is stored. Fewer rows need less. */
+size_t nn_narrow_floats(int64_t rows, int64_t cols);
+/* The instructions that multiply rounded factors: "AMX_BF16", "AVX512_BF16"; NULL: none, so that products are of f32. */
+const char *nn_narrow_instructions(void);
 
 /* Computes independent products at once; at most NN_MAX_PRODUCTS. */
 #define NN_MAX_PRODUCTS 16

@@ -88,7 +88,8 @@ static void linear_forward(const nn_call *c) {
                                 .c = c->output[0].data,
                                 .ldc = out,
                                 .then = finishes ? finish_tile : NULL,
-                                .context = (void *)(uintptr_t)c};
+                                .context = (void *)(uintptr_t)c,
+                                .narrow = c->mixed ? c->workspace : NULL};
     if (c->prepared) nn_packed_product(c->prepared, c->pool, &product);
     else nn_gemm(c->pool, &product);
 }
@@ -143,13 +144,15 @@ typedef struct grad_work {
     float *dz;          /* NULL: it is dy */
     float *bias_sums;   /* partial gradients of b, [tasks, out] */
     float *weight_sums; /* partial gradients of W, [weight_parts, out * in], if there is more than one part */
+    float *narrow;      /* mixed precision: room for rounded dz, x and W */
     int64_t tasks, weight_parts;
     size_t size;
 } grad_work;
 
-/* A small W leaves threads idle, unless the sum over rows is cut too. */
-static int64_t weight_parts(int64_t rows, int64_t size) {
-    const int64_t parts = size <= 32768 ? rows / 256 : 1;
+/* A small W leaves threads idle, unless the sum over rows is cut too. Rounded factors are not cut. */
+static int64_t weight_parts(const nn_call *c) {
+    const int64_t size = c->input[1].rows * c->input[1].cols;
+    const int64_t parts = size <= 32768 && !c->mixed ? c->output[0].rows / 256 : 1;
     return parts < 1 ? 1 : parts > WEIGHT_PARTS ? WEIGHT_PARTS : parts;
 }
 
@@ -162,10 +165,13 @@ static float *take(grad_work *w, int64_t n) {
 
 static grad_work grad_work_of(const nn_call *c) {
     const int64_t rows = c->output[0].rows, out = c->output[0].cols, in = c->input[1].cols;
-    grad_work w = {.c = c, .tasks = nn_parts(rows, PART_ROWS), .weight_parts = weight_parts(rows, out * in)};
+    grad_work w = {.c = c, .tasks = nn_parts(rows, PART_ROWS), .weight_parts = weight_parts(c)};
     if (NN_ATTR(linear, c)->activation != NN_LINEAR) w.dz = take(&w, rows * out);
     w.bias_sums = take(&w, w.tasks * out);
     if (w.weight_parts > 1) w.weight_sums = take(&w, w.weight_parts * out * in);
+    if (c->mixed)
+        w.narrow =
+            take(&w, (int64_t)(nn_narrow_floats(rows, out) + nn_narrow_floats(rows, in) + nn_narrow_floats(out, in)));
     return w;
 }
 
@@ -202,6 +208,7 @@ static int weight_products(const grad_work *w, const float *dz, nn_product *to) 
         to[i].a = (nn_factor){dz + first * out, out, .transposed = true};
         to[i].b = (nn_factor){.data = x + first * in, .stride = in};
         to[i].c = n > 1 ? w->weight_sums + i * out * in : c->grad->input[1];
+        to[i].narrow = w->narrow;
     }
     return (int)n;
 }
@@ -216,7 +223,8 @@ static nn_product input_product(const grad_work *w, const float *dz) {
                         .b = {.data = c->input[1].data, .stride = in},
                         .c = c->grad->input[0],
                         .ldc = in,
-                        .add = c->grad->accumulate[0]};
+                        .add = c->grad->accumulate[0],
+                        .narrow = w->narrow};
 }
 
 static void linear_backward(const nn_call *c) {

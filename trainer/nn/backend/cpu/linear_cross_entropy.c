@@ -22,6 +22,7 @@ typedef struct job {
     const int32_t *targets;
     /* In the workspace. */
     float *logits;
+    float *narrow; /* mixed precision: room for rounded logits (or their gradient), x and W */
     double (*sums)[4];
     /* In saved; the first three in training. */
     float *dw, *dx, *db, *lse;
@@ -51,6 +52,7 @@ static job job_of(const nn_call *c) {
     if (j.chunk > j.rows) j.chunk = j.rows;
     j.sums = (double(*)[4])(void *)c->workspace;
     j.logits = c->workspace ? c->workspace + sums_floats(j.rows) : NULL;
+    j.narrow = c->mixed && j.logits ? j.logits + j.chunk * j.words : NULL;
     j.lse = c->saved;
     if (c->training && c->saved) {
         j.dw = c->saved;
@@ -63,7 +65,10 @@ static job job_of(const nn_call *c) {
 
 static size_t linear_cross_entropy_workspace(const nn_call *c) {
     const job j = job_of(c);
-    return (size_t)(sums_floats(j.rows) + j.chunk * j.words);
+    const size_t narrow = !c->mixed ? 0
+                                    : nn_narrow_floats(j.chunk, j.words) + nn_narrow_floats(j.chunk, j.in) +
+                                          nn_narrow_floats(j.words, j.in);
+    return (size_t)(sums_floats(j.rows) + j.chunk * j.words) + narrow;
 }
 
 static size_t linear_cross_entropy_extra_saved(const nn_call *c) {
@@ -96,7 +101,8 @@ static nn_product logits_product(const job *j) {
                         .a = {.data = x_of(j), .stride = j->in},
                         .b = {j->c->input[LCE_W].data, j->in, .transposed = true},
                         .c = j->logits,
-                        .ldc = j->words};
+                        .ldc = j->words,
+                        .narrow = j->narrow};
 }
 
 /* Gradients of x's rows, and what these rows add to those of W and b. */
@@ -111,7 +117,8 @@ static void chunk_gradients(const job *j, const gradients *g) {
                                      .b = {.data = x_of(j), .stride = j->in},
                                      .c = g->dw,
                                      .ldc = j->in,
-                                     .add = g->add_w || j->first > 0};
+                                     .add = g->add_w || j->first > 0,
+                                     .narrow = j->narrow};
     if (g->dx)
         products[n++] = (nn_product){.m = j->end - j->first,
                                      .n = j->in,
@@ -120,7 +127,8 @@ static void chunk_gradients(const job *j, const gradients *g) {
                                      .b = {.data = j->c->input[LCE_W].data, .stride = j->in},
                                      .c = g->dx + j->first * j->in,
                                      .ldc = j->in,
-                                     .add = g->add_x};
+                                     .add = g->add_x,
+                                     .narrow = j->narrow};
     nn_products(j->c->pool, products, n);
     if (g->db)
         nn_cpu_sum_rows(j->c->pool, j->logits, j->words, j->end - j->first, j->words, g->db, g->add_b || j->first > 0);

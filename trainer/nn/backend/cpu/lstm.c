@@ -31,6 +31,7 @@ typedef struct sequence {
     float *columns[2];  /* y of the last step and of this one (backward: dgates), tile by tile, [k][rows] */
     float *dgates, *dc; /* backward: of all rows before their activations; of the cells that the next step read */
     float *before;      /* ... what the state of all rows was before them */
+    float *narrow;      /* mixed precision: room for rounded factors of products of all rows */
     int64_t t;          /* this step */
 } sequence;
 
@@ -166,7 +167,8 @@ static void input_gates(sequence *s) {
                                    .a = {.data = c->input[LSTM_X].data, .stride = in},
                                    .b = {.data = s->panels, .stride = gates},
                                    .c = s->v.gates,
-                                   .ldc = gates});
+                                   .ldc = gates,
+                                   .narrow = s->narrow});
 }
 
 /* Floats for panels, or for W_in. */
@@ -186,6 +188,7 @@ static void lstm_forward(const nn_call *c) {
     s.panels = c->workspace;
     s.columns[0] = s.panels + forward_size(v->in, h);
     s.columns[1] = s.columns[0] + h * v->batch;
+    if (c->mixed) s.narrow = s.columns[1] + h * v->batch;
     nn_lstm_begin(c, v);
     for (int64_t row = 0, rows; row < v->batch; row += rows) {
         rows = least(TILE_ROWS, v->batch - row);
@@ -293,7 +296,8 @@ static nn_product weight_product(const sequence *s, const float *x, int64_t n, f
                         .b = {.data = x, .stride = n},
                         .c = to,
                         .ldc = n,
-                        .add = add};
+                        .add = add,
+                        .narrow = s->narrow};
 }
 
 static nn_product input_product(const sequence *s) {
@@ -306,7 +310,8 @@ static nn_product input_product(const sequence *s) {
                         .b = {.data = c->input[LSTM_W_IN].data, .stride = in},
                         .c = c->grad->input[LSTM_X],
                         .ldc = in,
-                        .add = c->grad->accumulate[LSTM_X]};
+                        .add = c->grad->accumulate[LSTM_X],
+                        .narrow = s->narrow};
 }
 
 /* The gradients of x and of weights, from those of all gates. */
@@ -358,6 +363,7 @@ static void lstm_backward(const nn_call *c) {
     s.columns[0] = s.dc + v->batch * h;
     s.columns[1] = s.columns[0] + v->batch * 4 * h;
     s.before = s.columns[1] + v->batch * 4 * h;
+    if (c->mixed) s.narrow = s.before + rows * h;
     if (rows == 0) {
         no_grads(c);
         return;
@@ -369,9 +375,14 @@ static void lstm_backward(const nn_call *c) {
 
 static size_t lstm_workspace(const nn_call *c) {
     const int64_t in = c->input[LSTM_X].cols, h = c->input[LSTM_H].cols, batch = c->input[LSTM_H].rows;
+    const int64_t rows = c->input[LSTM_X].rows;
     const int64_t forward = forward_size(in, h) + 2 * h * batch;
-    const int64_t backward = panels_size(h) + 5 * h * c->input[LSTM_X].rows + 9 * h * batch;
-    return (size_t)(forward > backward ? forward : backward);
+    const int64_t backward = panels_size(h) + 5 * h * rows + 9 * h * batch;
+    const size_t narrow = !c->mixed ? 0
+                                    : nn_narrow_floats(rows, 4 * h) + nn_narrow_floats(rows, in) +
+                                          nn_narrow_floats(4 * h, in) + nn_narrow_floats(in, 4 * h) +
+                                          nn_narrow_floats(rows, h);
+    return (size_t)(forward > backward ? forward : backward) + narrow;
 }
 
 const nn_kernels nn_cpu_lstm = {.forward = lstm_forward, .backward = lstm_backward, .workspace = lstm_workspace};
