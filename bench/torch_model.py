@@ -125,11 +125,14 @@ def batch_arrays(tensors):
 
 
 class Peer:
+    """On a CPU, in f32; mixed precision is autocast to bf16, with weights in f32."""
+
     def __init__(self, kind, path):
         self.base = resident("VmRSS")
         tensors, config = read_safetensors(path)
-        self.kind = kind
-        self.model, self.batches = kind.open(config, parameters(tensors), batch_arrays(tensors), "cpu")
+        self.kind, self.mixed = kind, config.get("precision") == "mixed"
+        with self.cast():
+            self.model, self.batches = kind.open(config, parameters(tensors), batch_arrays(tensors), "cpu")
         del tensors
         settle()
         self.optimizer, self.optimizer_kind = adamw(self.model.w.values())
@@ -139,17 +142,22 @@ class Peer:
         first = self.batches[0]
         with torch.no_grad():
             loss = self.loss(first).item() / first.count.item()
+        how = {"how": "autocast to bf16"} if self.mixed else {}
         self.model.training = True
         return {"version": torch.__version__, "python": sys.executable, "optimizer": self.optimizer_kind, **self.kind.describe(),
-                "rows": sum(b.rows for b in self.batches), "loss": loss}
+                "rows": sum(b.rows for b in self.batches), "loss": loss, **how}
+
+    def cast(self):
+        return torch.autocast("cpu", torch.bfloat16) if self.mixed else contextlib.nullcontext()
 
     def loss(self, batch):
-        return self.model.loss(batch)
+        with self.cast():
+            return self.model.loss(batch)
 
     def probe(self):
         """A step that changes no weights."""
         start = time.perf_counter()
-        self.model.loss(self.batches[0]).backward()
+        self.loss(self.batches[0]).backward()
         return {"seconds": time.perf_counter() - start}
 
     def step(self, batch):
@@ -167,7 +175,8 @@ class Peer:
         return {"base": self.base, "peak": resident("VmHWM")}
 
     def convolutions(self):
-        return {"seconds": self.kind.convolutions(self.model, self.batches[0])}
+        with self.cast():
+            return {"seconds": self.kind.convolutions(self.model, self.batches[0])}
 
     def requests(self):
         return {"probe": self.probe, "train": self.train, "memory": self.memory, "convolutions": self.convolutions}

@@ -69,6 +69,20 @@ grep -q '"backend":"\(cpu\|cuda\)","device":"..*","precision":"\(full\|mixed\)"'
 grep -qF '"resumed_from":"last","resumed_at":"12"' whole/machine.2.json || fail "$(cat whole/machine.2.json)"
 grep -qF '{"split":"train","key":"data.source","file":"'"$PWD"'/s.txt","fingerprint":"' whole/data.json || fail "$(cat whole/data.json)"
 
+# Mixed precision is said, and a run has the same numbers with another number of threads, stopped and resumed.
+wide=(--set model.d=64 --set model.ffn=128 --set data.sentences=40 --set train.precision=mixed)
+train tiny.yaml --out mixed "${wide[@]}"
+grep -q ', on cpu in mixed precision (' err || fail "mixed precision: $(cat err)"
+grep -q '"precision":"mixed","matrix_library":"..*, ..*"' mixed/machine.json || fail "$(cat mixed/machine.json)"
+train tiny.yaml --out parts "${wide[@]}" --set train.threads=2 --set train.steps=8
+train --resume --out parts --set train.threads=2 --set train.steps=12
+[ "$(numbers mixed)" = "$(numbers parts)" ] || fail "in mixed precision a resumed run of two threads has other numbers"
+train tiny.yaml --out wide "${wide[@]}" --set train.precision=full
+[ "$(numbers mixed)" != "$(numbers wide)" ] || fail "mixed precision computes what full precision does"
+ADAMOD_ISA=plain "$ADAMOD" train tiny.yaml --out plain "${wide[@]}" --set train.steps=1 >said 2>&1 || fail "$(cat said)"
+grep -q 'precision is mixed, but this processor has no instructions for bf16' said || fail "without instructions: $(cat said)"
+rm -rf mixed parts wide plain
+
 # A number that is not finite is null, since JSON has no other word for it.
 cp -r whole ruined
 file=ruined/checkpoints/last.safetensors

@@ -28,8 +28,9 @@ static int64_t rows_of(const nn_profile_product *l, const bench_batch *b) {
     return (rows < 0 ? l->capacity : rows) * l->pixels;
 }
 
-static bool make_arrays(bench_products *p, const bench_batch *batches, int n) {
+static bool make_arrays(bench_products *p, bool mixed, const bench_batch *batches, int n) {
     int64_t x = 1, y = 1, w = 1;
+    size_t narrow = 0;
     for (int i = 0; i < p->n; i++) {
         const nn_profile_product *l = &p->list[i];
         if (l->out * l->in > w) w = l->out * l->in;
@@ -37,13 +38,16 @@ static bool make_arrays(bench_products *p, const bench_batch *batches, int n) {
             const int64_t rows = rows_of(l, &batches[b]);
             if (rows * l->in > x) x = rows * l->in;
             if (rows * l->out > y) y = rows * l->out;
+            const size_t room = nn_profile_narrow_floats(l, rows);
+            if (mixed && room > narrow) narrow = room;
         }
     }
     nn_profile_arrays *all = &p->arrays;
     all->x = make(x, 1), all->dx = make(x, 2);
     all->y = make(y, 3), all->dy = make(y, 4);
     all->w = make(w, 5), all->dw = make(w, 6);
-    return all->x && all->dx && all->y && all->dy && all->w && all->dw;
+    if (narrow) all->narrow = make((int64_t)narrow, 7);
+    return all->x && all->dx && all->y && all->dy && all->w && all->dw && (all->narrow || !narrow);
 }
 
 bench_products *bench_products_create(const experiment *s, const bench_batch *batches, int n) {
@@ -54,7 +58,8 @@ bench_products *bench_products_create(const experiment *s, const bench_batch *ba
     while (nn_profile_product_at(s->graph, p->n, &found)) p->n++;
     p->list = calloc((size_t)p->n + 1, sizeof *p->list);
     for (int i = 0; p->list && i < p->n; i++) nn_profile_product_at(s->graph, i, &p->list[i]);
-    if (p->list && make_arrays(p, batches, n)) return p;
+    const bool mixed = experiment_bf16(s) != NULL;
+    if (p->list && make_arrays(p, mixed, batches, n)) return p;
     bench_products_free(p);
     return NULL;
 }
@@ -62,7 +67,7 @@ bench_products *bench_products_create(const experiment *s, const bench_batch *ba
 void bench_products_free(bench_products *p) {
     if (!p) return;
     const nn_profile_arrays *a = &p->arrays;
-    float *const arrays[] = {a->x, a->y, a->dx, a->dy, a->w, a->dw};
+    float *const arrays[] = {a->x, a->y, a->dx, a->dy, a->w, a->dw, a->narrow};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(p->list);
     free(p);

@@ -61,6 +61,8 @@ static const cli_flag flags[] = {
               BENCH_MOST_STEPS),
     CLI_WHOLE("seconds", "N", "how long to measure (20)", bench_request, seconds, 1, 86400),
     RECIPE_DEVICE_FLAG(bench_request, changes),
+    CLI_CHANGE("precision", "NAME", "train.precision; mixed on a CPU is autocast to bf16 in PyTorch, too",
+               bench_request, changes, "train.precision"),
     CLI_TEXT("python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)", bench_request,
              python),
     CLI_SWITCH("no-torch", "do not run PyTorch", bench_request, no_torch),

@@ -49,6 +49,8 @@ static void add_setup(json *j, const bench_train_result *r) {
     json_pair(j, "recipe", r->recipe);
     json_pair(j, "rule", r->s->recipe.optimizer.rule);
     json_pair(j, "library", nn_profile_library());
+    if (!*r->device.name) json_pair(j, "precision", experiment_precision(r->s));
+    if (experiment_bf16(r->s)) json_pair(j, "bf16", experiment_bf16(r->s));
     json_pair_number(j, "parameters", (double)nn_params_total(r->s->params));
     json_pair_number(j, "threads", r->threads);
     json_pair_number(j, "steps", r->steps);

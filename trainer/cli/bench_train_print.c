@@ -20,7 +20,9 @@ static void print_place(const bench_train_result *r) {
     if (*r->device.name) {
         printf("%s, %s precision\n", r->device.name, experiment_precision(r->s));
     } else {
-        printf("%d thread%s, products by %s\n", r->threads, r->threads > 1 ? "s" : "", nn_profile_library());
+        char mixed[64] = "";
+        if (experiment_bf16(r->s)) snprintf(mixed, sizeof mixed, ", mixed precision (%s)", experiment_bf16(r->s));
+        printf("%d thread%s, products by %s%s\n", r->threads, r->threads > 1 ? "s" : "", nn_profile_library(), mixed);
     }
 }
 
@@ -45,6 +47,7 @@ static void print_torch(const bench_train_result *r) {
     if (*p->attention) printf("%s attention, ", p->attention);
     if (*p->layout) printf("%s, ", p->layout);
     printf("%s AdamW", p->optimizer);
+    if (*p->how && !r->s->params->on_device) printf(", %s", p->how);
     if (p->rows > 0) printf(", %.0f %% of its rows are padding", 100 * bench_train_padding(r));
     printf("\n");
 }

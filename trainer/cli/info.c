@@ -4,6 +4,7 @@
 #include "comm/nccl.h"
 #include "support/json.h"
 #ifdef ADAMOD_TRAINER
+#include "nn/profile.h"
 #include "train/loop.h"
 #endif
 
@@ -115,6 +116,15 @@ static bool note_on_cuda(int i, op_note *out) {
 #endif
 }
 
+/* The instructions for train.precision mixed on the processor; NULL: none. */
+static const char *bf16_here(void) {
+#ifdef ADAMOD_TRAINER
+    return nn_profile_narrow();
+#else
+    return NULL;
+#endif
+}
+
 static void print_text(const machine *m) {
     printf("version           %s\n", adamod_version_string());
     printf("compiler          %s\n", m->compiler);
@@ -124,7 +134,8 @@ static void print_text(const machine *m) {
         const char *name = adamod_isa_name(i);
         printf("%s%s%s", i ? ", " : "", name, strcmp(name, m->isa) == 0 ? " (in use)" : "");
     }
-    printf("\nthreads           %d\n", m->threads);
+    printf("\nmixed precision   %s\n", bf16_here() ? bf16_here() : "no instructions for products of bf16");
+    printf("threads           %d\n", m->threads);
     if (m->memory_bytes > 0) printf("memory            %.1f GiB\n", m->memory_bytes / (1 << 30));
     if (m->cache_bytes) printf("last-level cache  %.1f MiB\n", (double)m->cache_bytes / (1 << 20));
     printf("page size         %ld bytes%s%s\n", m->page_bytes, m->huge_pages[0] ? ", huge pages: " : "", m->huge_pages);
@@ -161,6 +172,7 @@ static int print_json(const machine *m) {
     for (int i = 0; adamod_isa_name(i); i++) json_string(&j, adamod_isa_name(i));
     json_close(&j, ']');
     json_pair(&j, "instruction_set", m->isa);
+    json_pair(&j, "bf16", bf16_here());
     json_pair_integer(&j, "threads", m->threads);
     json_pair_integer(&j, "memory_bytes", (int64_t)m->memory_bytes);
     json_pair_integer(&j, "cache_bytes", m->cache_bytes);

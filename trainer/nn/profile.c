@@ -139,7 +139,8 @@ void nn_profile_forward_product(adamod_pool *pool, const nn_profile_product *p, 
                                 .a = {.data = a->x, .stride = p->in},
                                 .b = {a->w, p->in, .transposed = true},
                                 .c = a->y,
-                                .ldc = p->out});
+                                .ldc = p->out,
+                                .narrow = a->narrow});
 }
 
 void nn_profile_backward_products(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
@@ -150,17 +151,25 @@ void nn_profile_backward_products(adamod_pool *pool, const nn_profile_product *p
                                 .a = {a->dy, p->out, .transposed = true},
                                 .b = {.data = a->x, .stride = p->in},
                                 .c = a->dw,
-                                .ldc = p->in});
+                                .ldc = p->in,
+                                .narrow = a->narrow});
     nn_gemm(pool, &(nn_product){.m = rows,
                                 .n = p->in,
                                 .k = p->out,
                                 .a = {.data = a->dy, .stride = p->out},
                                 .b = {.data = a->w, .stride = p->in},
                                 .c = a->dx,
-                                .ldc = p->in});
+                                .ldc = p->in,
+                                .narrow = a->narrow});
+}
+
+size_t nn_profile_narrow_floats(const nn_profile_product *p, int64_t rows) {
+    return nn_narrow_floats(rows, p->in) + nn_narrow_floats(rows, p->out) + nn_narrow_floats(p->out, p->in);
 }
 
 const char *nn_profile_library(void) { return nn_gemm_library(); }
+
+const char *nn_profile_narrow(void) { return nn_narrow_instructions(); }
 
 /* ---- the device ---- */
 

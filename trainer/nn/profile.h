@@ -53,13 +53,17 @@ bool nn_profile_product_at(const nn_graph *g, int i, nn_profile_product *out);
 /* Computes the products for rows of x on the host; arrays have room for them. */
 typedef struct nn_profile_arrays {
     float *x, *y, *dx, *dy, *w, *dw;
+    float *narrow; /* room for rounded factors, of nn_profile_narrow_floats; NULL: products are of f32 */
 } nn_profile_arrays;
+size_t nn_profile_narrow_floats(const nn_profile_product *p, int64_t rows);
 void nn_profile_forward_product(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
                                 const nn_profile_arrays *a);
 void nn_profile_backward_products(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
                                   const nn_profile_arrays *a);
-/* The library that multiplies matrices on the host: "oneDNN 2.6.3". */
+/* The library that multiplies matrices on the host: "oneDNN 2.6.3"; and the instructions that it has for factors of bf16,
+ * in mixed precision: "AVX512_BF16"; NULL: none, products are of f32 after rounding. */
 const char *nn_profile_library(void);
+const char *nn_profile_narrow(void);
 
 /* Operations per second of one large matrix product by the device's library, in the precision of the parameters: the
  * attainable peak. */

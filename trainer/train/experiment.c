@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/pool.h"
+#include "nn/profile.h"
 #include "train/patterns.h"
 #include "train/shard.h"
 
@@ -41,17 +42,24 @@ static const char *device_of(const recipe *r) {
     return experiment_cuda_status() ? "cpu" : "cuda";
 }
 
-static nn_precision precision_of(const recipe *r) {
+/* The host has no tf32. */
+static nn_precision precision_of(const recipe *r, bool on_device) {
     static const nn_precision all[] = {[PRECISION_AUTO] = NN_MIXED,
                                        [PRECISION_FULL] = NN_FULL,
                                        [PRECISION_TF32] = NN_TF32,
                                        [PRECISION_MIXED] = NN_MIXED};
-    return all[r->train.precision];
+    if (on_device) return all[r->train.precision];
+    return r->train.precision == PRECISION_MIXED ? NN_MIXED : NN_FULL;
 }
 
 const char *experiment_precision(const experiment *e) {
     static const char *const names[] = {[NN_FULL] = "full", [NN_TF32] = "tf32", [NN_MIXED] = "mixed"};
-    return e->params->on_device ? names[precision_of(&e->recipe)] : "full";
+    return names[e->params->on_device ? precision_of(&e->recipe, true) : e->params->precision];
+}
+
+const char *experiment_bf16(const experiment *e) {
+    if (e->params->on_device || e->params->precision != NN_MIXED) return NULL;
+    return nn_profile_narrow() ? nn_profile_narrow() : "no bf16 instructions";
 }
 
 /* The training graph is always built, as the first graph defines the parameters. */
@@ -63,7 +71,8 @@ static int make_params(experiment *e, nn_value *loss) {
     if (nn_params_allocate(e->params, e->recipe.train.seed))
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld parameters",
                             (long long)nn_params_total(e->params));
-    return nn_params_to_device(e->params, device_of(&e->recipe), precision_of(&e->recipe));
+    const char *device = device_of(&e->recipe);
+    return nn_params_to_device(e->params, device, precision_of(&e->recipe, strncmp(device, "cuda", 4) == 0));
 }
 
 static int make_plan(experiment *e, nn_value loss) {

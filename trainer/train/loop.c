@@ -502,7 +502,9 @@ static int start(trainer *t) {
 /* Notes the hardware and libraries in use in machine.json. */
 static int describe(trainer *t) {
     const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
-    char threads[16], ranks[16], beside[16], name[192];
+    char threads[16], ranks[16], beside[16], name[192], library[96];
+    const char *bf16 = experiment_bf16(&t->s);
+    snprintf(library, sizeof library, "%s%s%s", nn_profile_library(), bf16 ? ", " : "", bf16 ? bf16 : "");
     snprintf(ranks, sizeof ranks, "%d", comm_size(t->o->comm));
     snprintf(threads, sizeof threads, "%d", adamod_pool_threads(t->s.pool));
     snprintf(beside, sizeof beside, "%d", t->o->at_once - 1);
@@ -513,7 +515,7 @@ static int describe(trainer *t) {
                                     {"precision", experiment_precision(&t->s)},
                                     {"matrix_library", plain    ? "reference kernels"
                                                        : device ? "cuBLASLt"
-                                                                : nn_profile_library()},
+                                                                : library},
                                     {"threads", threads},
                                     {"ranks", ranks},
                                     {"comm", device && exchange_is_on_device(t->s.exchange) ? "nccl"
@@ -557,6 +559,7 @@ static void introduce(trainer *t) {
     const double updates = (double)e->epoch.batches / e->epoch.accumulate; /* in an epoch */
     char device[192] = "cpu", data[128] = "", among[32] = "", ahead[128], line[RECIPE_PATH + 1024];
     if (e->params->on_device) nn_profile_device_name(e->plan, device, sizeof device);
+    if (experiment_bf16(e)) snprintf(device, sizeof device, "cpu in mixed precision (%s)", experiment_bf16(e));
     const int64_t n = e->task->count(e, SPLIT_TRAIN);
     snprintf(data, sizeof data, "%lld %s to train with, about %.0f in an update; ", (long long)n, e->task->samples,
              fmin((double)n / updates, (double)n));
@@ -573,6 +576,9 @@ static void introduce(trainer *t) {
 static void note_plan(const trainer *t) {
     char line[256];
     if (t->o->note && *t->s.slow) t->o->note(t->s.slow);
+    if (t->o->note && experiment_bf16(&t->s) && !nn_profile_narrow())
+        t->o->note("train.precision is mixed, but this processor has no instructions for bf16, or the matrix library "
+                   "none: full is as fast, and more exact");
     if (t->o->note && nn_plan_remark(t->s.plan, line, sizeof line)) t->o->note(line);
 }
 

@@ -42,8 +42,10 @@ static const key_spec loop_keys[] = {
      "where to compute; auto: cuda if there is a GPU, else cpu",
      "auto ref cpu cuda cuda:0 cuda:1 cuda:2 cuda:3 cuda:4 cuda:5 cuda:6 cuda:7", KEY_CHOICE, false, LOOSE,
      "auto, ref, cpu, cuda or cuda:0 to cuda:7"},
-    ENUM_KEY(recipe, train.precision, "auto", "auto full tf32 mixed", LOOSE,
-             "on a GPU: f32, f32 with tf32 products, or bf16 with f32 parameters; auto: mixed"),
+    ENUM_KEY(
+        recipe, train.precision, "auto", "auto full tf32 mixed", LOOSE,
+        "f32, on a GPU f32 with tf32 products, or bf16 with f32 parameters: on a CPU for products alone; auto: mixed on "
+        "a GPU, full on a CPU"),
     SPAN_KEY(recipe, train.evaluate_every, "100", LOOSE, "how often to validate; 0: at the end only"),
     SPAN_KEY(recipe, train.checkpoint_every, "100", LOOSE, "how often to save; 0: at the end only"),
     TEXT_KEY(recipe, train.best, "loss", LOOSE, "validation metric that selects the best checkpoint"),

@@ -3,10 +3,10 @@
  *   recipe.yaml          the resolved recipe
  *   machine.json         processor, cores, instruction set, compiler, version, the commit that was built (if known), start
  *                        time, and from run_describe what was used ("backend":"cpu","device":"cpu","precision":"full",
- *                        "matrix_library":"oneDNN 2.6.3","threads":"2","ranks":"1","comm":"none", "mpi" or "nccl") and
- *                        how many other runs of a comparison ran at the same time, at most ("beside":"3"). A resumed run
- *                        also has machine.2.json, machine.3.json, ..., with the checkpoint ("resumed_from":"last",
- *                        "resumed_at":"40") and what was reset ("reset":"optimizer")
+ *                        "matrix_library":"oneDNN 2.6.3" or, in mixed precision, "oneDNN 2.6.3, AVX512_BF16",
+ *                        "threads":"2","ranks":"1","comm":"none", "mpi" or "nccl") and how many other runs of a
+ *                        comparison ran at the same time, at most ("beside":"3"). A resumed run also has machine.2.json,
+ *                        machine.3.json, ..., with the checkpoint ("resumed_from":"last", "resumed_at":"40") and what was reset ("reset":"optimizer")
  *   task.json            what was trained and measured, so that readers need not know the task:
  *                          {"format":1,"task":"numbers","about":"German number words to English","items":"tokens",
  *                           "samples":"sentences","answers":"Translations","limit":"train.evaluate_pairs",

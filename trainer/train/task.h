@@ -228,6 +228,9 @@ static inline bool experiment_carries(const experiment *e) { return recipe_model
 
 /* The precision in use: "full", "tf32" or "mixed". */
 const char *experiment_precision(const experiment *e);
+/* In mixed precision on the host: the instructions that multiply bf16, "AVX512_BF16", or "no bf16 instructions"; else
+ * NULL. */
+const char *experiment_bf16(const experiment *e);
 
 /* Whether a GPU can be used: optimizer and model need the driver, the model also cuBLASLt and a recent GPU. */
 adamod_status experiment_cuda_status(void);
