@@ -243,10 +243,18 @@ TEST(linear_cross_entropy_is_the_reference_of_rounded_factors) {
 }
 
 TEST(lstm_is_the_reference_of_rounded_factors) {
-    opcheck o = lstm_of(&(lstm_case){.steps = 6, .batch = 20, .in = 70, .h = 40, .carried = true, .training = true});
-    o.mixed = true;
-    o.rounded = 2; /* states, and the gradients of gates */
-    CHECK(opcheck_kernels(&o, &nn_cpu_lstm));
+    static const lstm_case cases[] = {
+        {.steps = 6, .batch = 20, .in = 70, .h = 40, .carried = true, .training = true},
+        {.steps = 3, .batch = 75, .in = 30, .h = 37, .dropout = 0.3, .training = true},
+        {.steps = 2, .batch = 1, .in = 1, .h = 1, .carried = true, .training = true},
+        {.steps = 2, .batch = 3, .in = 2, .h = 150},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        opcheck o = lstm_of(&cases[i]);
+        o.mixed = true;
+        o.rounded = 2; /* states, and the gradients of gates */
+        if (!CHECK(opcheck_kernels(&o, &nn_cpu_lstm))) printf("case %zu\n", i);
+    }
 }
 
 /* ---- a model ---- */

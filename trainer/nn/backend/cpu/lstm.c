@@ -1,11 +1,13 @@
 /* lstm: what x adds to the gates of a whole sequence is one product, and so are the gradients of x and of weights. Only the
  * products with the state go step by step. Their weights are copied once a sequence, after dropout, into panels of GROUP
  * columns, [k][GROUP], that are read from front to back in each step, and what becomes of their sums is computed while
- * these are in the cache. What is multiplied with them is kept in columns, too. */
+ * these are in the cache. What is multiplied with them is kept in columns, too. In mixed precision a row of panels and of
+ * columns is pairs of bf16, of two units: half the bytes, which come from memory in each step. */
 #include "nn/ops/lstm_view.h"
 #include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
+#include "nn/backend/cpu/pairs.h"
 #include "nn/backend/cpu/vector.h"
 
 #include <string.h>
@@ -27,12 +29,14 @@ typedef struct sequence {
     lstm_view v;
     const nn_vector *x;
     nn_drop drop;
-    float *panels;      /* of dropped weights */
-    float *columns[2];  /* y of the last step and of this one (backward: dgates), tile by tile, [k][rows] */
-    float *dgates, *dc; /* backward: of all rows before their activations; of the cells that the next step read */
-    float *before;      /* ... what the state of all rows was before them */
-    float *narrow;      /* mixed precision: room for rounded factors of products of all rows */
-    int64_t t;          /* this step */
+    nn_pairs_product *pairs; /* mixed precision; else NULL */
+    int64_t per, depth;      /* units in a row of panels and of columns, 1 or 2; rows of all units */
+    float *panels;           /* of dropped weights */
+    float *columns[2];       /* y of the last step and of this one (backward: dgates), tile by tile, [depth][rows] */
+    float *dgates, *dc;      /* backward: of all rows before their activations; of the cells that the next step read */
+    float *before;           /* ... what the state of all rows was before them */
+    float *narrow;           /* mixed precision: room for rounded factors of products of all rows */
+    int64_t t;               /* this step */
 } sequence;
 
 /* To the step behind this one, or before it. */
@@ -51,19 +55,44 @@ static void dropped(const sequence *s, int64_t first, int64_t n, float *to) {
     nn_cpu_multiply_add(n, NULL, s->drop.drops ? factor : NULL, w, to);
 }
 
-/* Forward: panel 4 g + q has gate q of group g, [h][GROUP]. */
+/* to = rows of numbers, [n][width], as rows of panels or columns: pairs of them. */
+static void pack_pairs(int64_t n, int64_t width, const float *rows, float *to) {
+    for (int64_t i = 0; i < n; i += 2, rows += 2 * width, to += width)
+        nn_pairs_pack(width, rows, i + 1 < n ? rows + width : NULL, (uint32_t *)(void *)to);
+}
+
+/* Forward: panel 4 g + q has gate q of group g, [depth][GROUP]. */
 static void pack_forward(void *context, int64_t panel) {
     const sequence *s = context;
     const int64_t h = s->v.h, unit = panel / 4 * GROUP, n = least(GROUP, h - unit), first = panel % 4 * h + unit;
-    float rows[GROUP * PACKED] = {0}; /* zeros for units past the end */
+    float rows[GROUP * PACKED] = {0}, turned[PACKED * GROUP]; /* zeros for units past the end */
     for (int64_t k = 0; k < h; k += PACKED) {
         const int64_t some = least(PACKED, h - k);
+        float *to = s->panels + (panel * s->depth + k / s->per) * GROUP;
         for (int64_t i = 0; i < n; i++) dropped(s, (first + i) * h + k, some, rows + i * PACKED);
-        s->x->transpose(GROUP, some, rows, PACKED, s->panels + (panel * h + k) * GROUP, GROUP);
+        s->x->transpose(GROUP, some, rows, PACKED, s->pairs ? turned : to, GROUP);
+        if (s->pairs) pack_pairs(some, GROUP, turned, to);
     }
 }
 
-/* Backward: panel g has the units of group g as columns, [4 h][GROUP]. A task packs some rows of all panels. */
+/* Backward: panel g has the units of group g as columns, [4 depth][GROUP]. A task packs some rows of all panels. */
+static void pack_backward_pairs(void *context, int64_t task) {
+    const sequence *s = context;
+    const int64_t h = s->v.h, first = task * PACKED_ROWS;
+    for (int64_t k = first; k < least(first + PACKED_ROWS, 4 * s->depth); k++) {
+        const int64_t unit_of_k = k % s->depth * 2, row = k / s->depth * h + unit_of_k;
+        for (int64_t unit = 0; unit < h; unit += PACKED) {
+            float rows[2][PACKED + GROUP] = {{0}};
+            const int64_t some = least(PACKED, h - unit);
+            for (int64_t i = 0; i < least(2, h - unit_of_k); i++) dropped(s, (row + i) * h + unit, some, rows[i]);
+            for (int64_t i = 0; i < some; i += GROUP) {
+                float *to = s->panels + (unit + i) * 4 * s->depth + k * GROUP;
+                nn_pairs_pack(GROUP, rows[0] + i, rows[1] + i, (uint32_t *)(void *)to);
+            }
+        }
+    }
+}
+
 static void pack_backward(void *context, int64_t task) {
     const sequence *s = context;
     const int64_t h = s->v.h, first = task * PACKED_ROWS;
@@ -76,6 +105,19 @@ static void pack_backward(void *context, int64_t task) {
                 memcpy(s->panels + ((unit + i) * 4 * h) + k * GROUP, row + i, GROUP * sizeof *row);
         }
     }
+}
+
+/* c = the product of a tile of columns, of k rows, and a panel. */
+static void multiply(const sequence *s, int64_t rows, int64_t k, const float *columns, const float *panel, float *c) {
+    if (s->pairs) s->pairs(rows, k, (const void *)columns, rows, (const void *)panel, c);
+    else s->x->thin(rows, k, columns, rows, panel, c);
+}
+
+/* Puts n units of some rows, from, into columns: at most GROUP, beginning with an even one. */
+static void turn(const sequence *s, int64_t rows, int64_t n, const float *from, int64_t stride, float *to) {
+    float turned[GROUP * TILE_ROWS];
+    s->x->transpose(rows, n, from, stride, s->pairs ? turned : to, rows);
+    if (s->pairs) pack_pairs(n, rows, turned, to);
 }
 
 /* Room for panels of either kind; gradients of the weights before dropout, [4 h, h], fit, too. */
@@ -136,10 +178,10 @@ static void forward_task(void *context, int64_t task) {
     for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
         const int64_t rows = least(TILE_ROWS, v->batch - row);
         for (int64_t q = 0; q < 4; q++)
-            s->x->thin(rows, h, s->columns[0] + row * h, rows, s->panels + (4 * task + q) * h * GROUP,
-                       sums + q * TILE_ROWS * GROUP);
+            multiply(s, rows, s->depth, s->columns[0] + row * s->depth, s->panels + (4 * task + q) * s->depth * GROUP,
+                     sums + q * TILE_ROWS * GROUP);
         finish_units(n, &u, row, rows, sums);
-        s->x->transpose(rows, n, u.y + row * h, h, s->columns[1] + row * h + unit * rows, rows);
+        turn(s, rows, n, u.y + row * h, h, s->columns[1] + row * s->depth + unit / s->per * rows);
     }
 }
 
@@ -178,7 +220,10 @@ static int64_t forward_size(int64_t in, int64_t h) {
 }
 
 static sequence sequence_of(const nn_call *c) {
-    return (sequence){.c = c, .v = nn_lstm_view(c), .x = nn_vector_choose(), .drop = nn_cpu_drop(c)};
+    sequence s = {.c = c, .v = nn_lstm_view(c), .x = nn_vector_choose(), .drop = nn_cpu_drop(c), .per = 1};
+    if (c->mixed) s.pairs = nn_pairs_choose(), s.per = 2;
+    s.depth = nn_parts(s.v.h, s.per);
+    return s;
 }
 
 static void lstm_forward(const nn_call *c) {
@@ -192,7 +237,9 @@ static void lstm_forward(const nn_call *c) {
     nn_lstm_begin(c, v);
     for (int64_t row = 0, rows; row < v->batch; row += rows) {
         rows = least(TILE_ROWS, v->batch - row);
-        s.x->transpose(rows, h, v->h0 + row * h, h, s.columns[0] + row * h, rows);
+        for (int64_t unit = 0; unit < h; unit += GROUP)
+            turn(&s, rows, least(GROUP, h - unit), v->h0 + row * h + unit, h,
+                 s.columns[0] + row * s.depth + unit / s.per * rows);
     }
     if (v->steps > 0) {
         input_gates(&s);
@@ -252,11 +299,12 @@ static void backward_task(void *context, int64_t task) {
     for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
         const int64_t rows = least(TILE_ROWS, v->batch - row);
         if (s->t + 1 < v->steps)
-            s->x->thin(rows, 4 * h, s->columns[0] + row * 4 * h, rows, s->panels + task * 4 * h * GROUP, sums);
+            multiply(s, rows, 4 * s->depth, s->columns[0] + row * 4 * s->depth, s->panels + task * 4 * s->depth * GROUP,
+                     sums);
         finish_unit_grads(n, &u, row, rows, sums);
         for (int64_t q = 0; q < 4; q++)
-            s->x->transpose(rows, n, u.dgates + row * 4 * h + q * h, 4 * h,
-                            s->columns[1] + row * 4 * h + (q * h + unit) * rows, rows);
+            turn(s, rows, n, u.dgates + row * 4 * h + q * h, 4 * h,
+                 s->columns[1] + row * 4 * s->depth + (q * s->depth + unit / s->per) * rows);
     }
 }
 
@@ -264,7 +312,7 @@ static void backward_task(void *context, int64_t task) {
 static void gate_grads(sequence *s) {
     const int64_t h = s->v.h;
     memset(s->dc, 0, (size_t)(s->v.batch * h) * sizeof *s->dc);
-    nn_parallel(s->c->pool, nn_parts(4 * h, PACKED_ROWS), pack_backward, s);
+    nn_parallel(s->c->pool, nn_parts(4 * s->depth, PACKED_ROWS), s->pairs ? pack_backward_pairs : pack_backward, s);
     for (s->t = s->v.steps - 1; s->t >= 0; go_on(s, -1)) nn_parallel(s->c->pool, nn_parts(h, GROUP), backward_task, s);
 }
 

@@ -1,5 +1,6 @@
 #include "nn/backend/cpu/narrow.h"
 #include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/round.h"
 #include "optim/optim.h"
 
 #include <assert.h>
@@ -46,22 +47,14 @@ typedef struct pieces {
     int n;
 } pieces;
 
-/* The bits of x, whose upper half is x as bf16; a NaN stays one. */
-static inline uint32_t rounded(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    const uint32_t up = bits + 0x7fff + (bits >> 16 & 1);
-    return (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : up;
-}
-
 NN_CLONES
 static void round_to_bf16(int64_t n, const float *restrict from, uint16_t *restrict to) {
-    for (int64_t i = 0; i < n; i++) to[i] = (uint16_t)(rounded(from[i]) >> 16);
+    for (int64_t i = 0; i < n; i++) to[i] = (uint16_t)(nn_rounded(from[i]) >> 16);
 }
 
 NN_CLONES
 static void round_in_f32(int64_t n, const float *restrict from, uint32_t *restrict to) {
-    for (int64_t i = 0; i < n; i++) to[i] = rounded(from[i]) & 0xffff0000;
+    for (int64_t i = 0; i < n; i++) to[i] = nn_rounded(from[i]) & 0xffff0000;
 }
 
 static void round_task(void *context, int64_t task) {
