@@ -41,6 +41,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             ;;
         'bench decode --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
         'bench decode --shape') mapfile -t COMPREPLY < <(compgen -W 'tiny small base' -- "$4") ;;
+        'bench train --precision') mapfile -t COMPREPLY < <(compgen -W 'auto full tf32 mixed' -- "$4") ;;
         'bench decode --precision') mapfile -t COMPREPLY < <(compgen -W 'full tf32 mixed' -- "$4") ;;
         'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm gpt2' -- "$4") ;;
         *' --set' | 'compare --vary' | 'compare --tune')
@@ -179,7 +180,7 @@ _adamod() {
         export) words='--out --device --checkpoint --set --help' ;;
         generate) words='--prompt --tokens --temperature --top-k --top-p --seed --ids --device --checkpoint --set --help' ;;
         'bench decode') words='--shape --device --precision --sentences --beam --batch --threads --rounds --python --no-peer --help' ;;
-        'bench train') words='--set --shape --all --threads --steps --seconds --device --python --no-torch --llmc --verbose --json --losses --dump --help' ;;
+        'bench train') words='--set --shape --all --threads --steps --seconds --device --precision --python --no-torch --llmc --verbose --json --losses --dump --help' ;;
         'bench comm') words='--mib --repeat --json --help' ;;
         'optim list') words="--json --markdown --help $(_adamod_rules "$program")" ;;
         'optim trace')
