@@ -200,7 +200,7 @@ TEST(linear_cross_entropy_cpu_is_ref) {
     CHECK(fast() ? entropy_is_ref(70, 32, 300, false, 0, 1e-4) : entropy_is_ref(200, 64, 500, false, 0, 1e-4));
 }
 
-/* More words than logits of all rows fit the workspace for: 64 rows at a time. */
+/* More words than logits of all rows fit the workspace for: two chunks of rows, of about equal size. */
 TEST(linear_cross_entropy_cpu_is_ref_in_chunks) {
     if (THREAD_SANITIZED) SKIP("threads meet in every chunk as they do in one, and 34 million logits take long");
     CHECK(entropy_is_ref(66, 1, 520000, false, 0.1, 1e-4));

@@ -41,15 +41,20 @@ static int64_t tasks_of(int64_t rows) { return nn_parts(rows, TASK_ROWS); }
 
 static int64_t sums_floats(int64_t rows) { return 8 * tasks_of(rows); } /* four doubles each */
 
+/* Chunks of about equal size: few rows read and write all of the weights' gradient for little work. */
+static int64_t rows_at_once(int64_t rows, int64_t words) {
+    const int64_t fit = MOST_LOGITS / words, most = fit < 4 * TASK_ROWS ? 4 * TASK_ROWS : fit / TASK_ROWS * TASK_ROWS;
+    if (rows <= most) return rows;
+    return nn_parts(nn_parts(rows, nn_parts(rows, most)), TASK_ROWS) * TASK_ROWS;
+}
+
 static job job_of(const nn_call *c) {
     const nn_linear_cross_entropy_attributes *a = NN_ATTR(linear_cross_entropy, c);
     const nn_array *w = &c->input[LCE_W];
     job j = {.c = c, .rows = c->input[LCE_X].rows, .in = w->cols, .words = w->rows};
     j.row = (nn_entropy){nn_vector_choose(), j.words, a->smoothing, a->z};
     j.targets = c->input[LCE_TARGETS].data;
-    j.chunk = MOST_LOGITS / j.words / TASK_ROWS * TASK_ROWS;
-    if (j.chunk < 4 * TASK_ROWS) j.chunk = 4 * TASK_ROWS;
-    if (j.chunk > j.rows) j.chunk = j.rows;
+    j.chunk = rows_at_once(j.rows, j.words);
     j.sums = (double(*)[4])(void *)c->workspace;
     j.logits = c->workspace ? c->workspace + sums_floats(j.rows) : NULL;
     j.narrow = c->mixed && j.logits ? j.logits + j.chunk * j.words : NULL;
