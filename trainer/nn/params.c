@@ -2,6 +2,7 @@
 #include "support/random.h"
 #include "support/array.h"
 #include "support/fingerprint.h"
+#include "support/zeros.h"
 #include "nn/device_params.h"
 #include "nn/graph.h"
 
@@ -19,9 +20,9 @@ void nn_params_free(nn_params *p) {
     for (int i = 0; i < p->n_states; i++) free(p->states[i].name);
     free(p->list);
     free(p->states);
-    free(p->state_data);
-    free(p->data);
-    free(p->grad);
+    zeros_free(p->state_data);
+    zeros_free(p->data);
+    zeros_free(p->grad);
     nn_device_params_free(p->on_device);
     free(p);
 }
@@ -63,29 +64,30 @@ static void nn_fill(const nn_param *p, float *data, uint64_t seed) {
     }
 }
 
-/* Room for count numbers, all 0. */
-static float *nn_numbers_of(int64_t count) {
-    const size_t bytes = ((size_t)count + PARAM_ALIGN) * sizeof(float);
-    void *memory = NULL;
-    return posix_memalign(&memory, 256, bytes) ? NULL : memset(memory, 0, bytes);
-}
+/* Room for count numbers. */
+static float *nn_numbers_of(int64_t count) { return zeros_new(((size_t)count + PARAM_ALIGN) * sizeof(float), true); }
 
-adamod_status nn_params_allocate(nn_params *p, uint64_t seed) {
+adamod_status nn_params_allocate_zeros(nn_params *p) {
     if (p->data) return ADAMOD_ERROR_ORDER;
     float *data = nn_numbers_of(p->count), *grad = nn_numbers_of(p->count);
     float *states = p->n_states ? nn_numbers_of(p->state_count) : NULL;
     if (!data || !grad || (p->n_states && !states)) {
-        free(data);
-        free(grad);
-        free(states);
+        zeros_free(data);
+        zeros_free(grad);
+        zeros_free(states);
         return ADAMOD_ERROR_MEMORY;
     }
     p->data = data;
     p->grad = grad;
     p->state_data = states;
-    for (int i = 0; i < p->n; i++) nn_fill(&p->list[i], p->data + p->list[i].offset, seed);
-    for (int i = 0; i < p->n_states; i++) nn_fill(&p->states[i], p->state_data + p->states[i].offset, seed);
     return ADAMOD_OK;
+}
+
+adamod_status nn_params_allocate(nn_params *p, uint64_t seed) {
+    const adamod_status status = nn_params_allocate_zeros(p);
+    for (int i = 0; !status && i < p->n; i++) nn_fill(&p->list[i], p->data + p->list[i].offset, seed);
+    for (int i = 0; !status && i < p->n_states; i++) nn_fill(&p->states[i], p->state_data + p->states[i].offset, seed);
+    return status;
 }
 
 nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param *like) {

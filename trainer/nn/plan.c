@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/pool.h"
 #include "nn/backend/cpu/gemm.h"
+#include "support/zeros.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,25 +126,15 @@ static adamod_status nn_list_steps(nn_plan *plan, const bool *needed, const bool
 /* Memory where the plan runs, filled with 0. */
 static adamod_status nn_allocate(nn_plan *plan, void **out, size_t bytes) {
     if (plan->on_device) return plan->f->allocate(plan->on_device->device, out, bytes);
-    /* calloc, not posix_memalign and memset: of a large block it takes from the system only what is touched later,
-     * and a decoder's cache is made for the longest outputs. The pointer to free stands before the block. */
-    char *memory = calloc(1, bytes + 128);
-    if (!memory)
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan: %.1f MiB", (double)bytes / 1048576);
-    char *block = memory + 128 - (uintptr_t)memory % 64;
-    memcpy(block - sizeof memory, &memory, sizeof memory);
-    *out = block;
-    return ADAMOD_OK;
+    /* training uses all of it; a decoder's cache is made for the longest outputs */
+    *out = zeros_new(bytes, plan->options.training);
+    return *out ? ADAMOD_OK
+                : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan: %.1f MiB", (double)bytes / 1048576);
 }
 
 static void nn_release(const nn_plan *plan, void *memory, size_t bytes) {
-    if (plan->on_device) {
-        plan->f->release(plan->on_device->device, memory, bytes);
-    } else if (memory) {
-        char *whole;
-        memcpy(&whole, (char *)memory - sizeof whole, sizeof whole);
-        free(whole);
-    }
+    if (plan->on_device) plan->f->release(plan->on_device->device, memory, bytes);
+    else zeros_free(memory);
 }
 
 static adamod_status nn_make_workspace(nn_plan *plan) {

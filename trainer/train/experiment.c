@@ -62,13 +62,13 @@ const char *experiment_bf16(const experiment *e) {
     return nn_profile_narrow() ? nn_profile_narrow() : "no bf16 instructions";
 }
 
-/* The training graph is always built, as the first graph defines the parameters. */
-static int make_params(experiment *e, nn_value *loss) {
+/* The training graph is always built, as the first graph defines the parameters. loads: their values are loaded next. */
+static int make_params(experiment *e, bool loads, nn_value *loss) {
     e->params = nn_params_create();
     e->graph = e->params ? nn_graph_create(e->params) : NULL;
     if (!e->graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the model");
     *loss = e->task->build(e, e->graph);
-    if (nn_params_allocate(e->params, e->recipe.train.seed))
+    if (loads ? nn_params_allocate_zeros(e->params) : nn_params_allocate(e->params, e->recipe.train.seed))
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld parameters",
                             (long long)nn_params_total(e->params));
     const char *device = device_of(&e->recipe);
@@ -248,7 +248,7 @@ int experiment_open_telling(experiment *e, const recipe *r, const char *director
     if (!failed) failed = e->task->open(e, directory, uses);
     e->progress = (task_progress){0};
     if (!failed && (uses & TASK_TRAIN)) find_length(e);
-    if (!failed) failed = make_params(e, &loss);
+    if (!failed) failed = make_params(e, directory != NULL, &loss);
     if (!failed && !directory) failed = make_plan(e, loss);
     if (!failed && (uses & TASK_TRAIN)) failed = check_groups(e);
     if (!failed && (uses & TASK_TRAIN)) failed = experiment_optimizer(e, 0, e->params->n, false, &e->optimizer);
