@@ -1,6 +1,7 @@
 /* Matrix products, and the ops linear, dropout, add and add_norm. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
+#include "nn/backend/cpu/vector.h"
 #include "check.h"
 #include "dense_cases.h"
 #include "opcheck.h"
@@ -71,9 +72,9 @@ static bool product_is_right(const product_case *p) {
 }
 
 TEST(products_are_right_for_all_shapes_and_transpositions) {
-    static const int64_t sizes[][3] = {{1, 1, 1},      {5, 3, 7},    {0, 4, 3},     {4, 0, 3},
-                                       {4, 3, 0},      {1, 130, 65}, {129, 1, 9},   {300, 257, 129},
-                                       {70, 600, 270}, {513, 48, 3}, {17, 129, 700}};
+    static const int64_t sizes[][3] = {{1, 1, 1},      {5, 3, 7},    {0, 4, 3},       {4, 0, 3},      {4, 3, 0},
+                                       {1, 130, 65},   {129, 1, 9},  {300, 257, 129}, {70, 600, 270}, {513, 48, 3},
+                                       {17, 129, 700}, {3, 70, 500}, {4, 211, 37},    {2, 66, 2000}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int bits = fast() ? (int)s % 3 : 0; bits < 16; bits += fast() ? 3 : 1) {
             const product_case p = {bits & 1,    bits & 2,         sizes[s][0], sizes[s][1],
@@ -116,6 +117,28 @@ TEST(products_are_the_same_bits_for_any_number_of_threads) {
         }
     }
     free(a), free(b), free(c), free(one);
+}
+
+/* The path of its own that they take: dot products of rows. */
+TEST(products_of_few_rows_are_dot_products) {
+    enum { M = 3, N = 1000, K = 300 };
+    const nn_vector *v = nn_vector_choose();
+    float *a = random_array(M * K, 1), *b = random_array(N * K, 2), *c = malloc(M * N * sizeof *c);
+    for (int threads = 1; threads <= 3; threads++) {
+        adamod_pool *pool = NULL;
+        if (!CHECK(adamod_pool_create(&pool, threads) == ADAMOD_OK)) continue;
+        memset(c, 0xff, M * N * sizeof *c);
+        nn_gemm(pool, &(nn_product){.m = M,
+                                    .n = N,
+                                    .k = K,
+                                    .a = {.data = a, .stride = K},
+                                    .b = {b, K, .transposed = true},
+                                    .c = c,
+                                    .ldc = N});
+        for (int64_t i = 0; i < M * N; i++) CHECK(c[i] == v->dot(K, a + i / N * K, b + i % N * K));
+        adamod_pool_free(pool);
+    }
+    free(a), free(b), free(c);
 }
 
 TEST(products_start_no_threads) {
@@ -453,9 +476,10 @@ TEST(sums_say_which_shapes_do_not_fit) {
 }
 
 RUN_TESTS(ENTRY(products_are_right_for_all_shapes_and_transpositions),
-          ENTRY(products_are_the_same_bits_for_any_number_of_threads), ENTRY(products_start_no_threads),
-          ENTRY(each_element_of_a_product_is_finished_once), ENTRY(the_library_has_a_name), ENTRY(gradients_of_linear),
-          ENTRY(linear_on_the_cpu_is_the_reference), ENTRY(gelu_is_right_over_its_whole_range), ENTRY(linear_keeps_nan),
+          ENTRY(products_are_the_same_bits_for_any_number_of_threads), ENTRY(products_of_few_rows_are_dot_products),
+          ENTRY(products_start_no_threads), ENTRY(each_element_of_a_product_is_finished_once),
+          ENTRY(the_library_has_a_name), ENTRY(gradients_of_linear), ENTRY(linear_on_the_cpu_is_the_reference),
+          ENTRY(gelu_is_right_over_its_whole_range), ENTRY(linear_keeps_nan),
           ENTRY(linear_says_which_shapes_do_not_fit), ENTRY(masks_are_the_numbers_of_random_h),
           ENTRY(gradients_of_dropout), ENTRY(dropout_on_the_cpu_is_the_reference),
           ENTRY(dropout_makes_zero_of_anything_and_keeps_the_share), ENTRY(gradients_of_add),

@@ -46,6 +46,43 @@ static void check_exp(void) {
 
 TEST(exp_is_off_by_less_than_1e_7_and_keeps_nan) { each_isa(check_exp); }
 
+static void check_dots(void) {
+    enum { M = 23, WIDTH = 70 };
+    const nn_vector *x = nn_vector_choose();
+    float w[M * WIDTH], a[WIDTH], y[M + 1];
+    for (int i = 0; i < M * WIDTH; i++) w[i] = (float)nn_normal(3, (uint64_t)i);
+    for (int i = 0; i < WIDTH; i++) a[i] = (float)nn_normal(4, (uint64_t)i);
+    for (int m = 0; m <= M; m++) {
+        for (int n = 0; n < WIDTH; n += 3) {
+            y[m] = 7;
+            x->dots(m, n, w, WIDTH, a, y);
+            for (int i = 0; i < m; i++) CHECK(y[i] == x->dot(n, w + i * WIDTH, a));
+            CHECK(y[m] == 7);
+        }
+    }
+}
+
+TEST(dots_of_rows_are_each_dot) { each_isa(check_dots); }
+
+static void check_transpose(void) {
+    enum { MOST = 50, WIDTH = 64 };
+    const nn_vector *x = nn_vector_choose();
+    static float from[MOST * MOST], to[MOST * WIDTH + 1];
+    for (int i = 0; i < MOST * MOST; i++) from[i] = (float)(i + 1);
+    for (int m = 0; m <= MOST; m += 3) {
+        for (int n = 0; n <= MOST; n++) {
+            for (int i = 0; i <= MOST * WIDTH; i++) to[i] = -1;
+            x->transpose(m, n, from, MOST, to, WIDTH);
+            for (int i = 0; i <= MOST * WIDTH; i++) {
+                const int row = i / WIDTH, column = i % WIDTH;
+                CHECK(to[i] == (row >= n ? -1 : column < m ? from[column * MOST + row] : 0));
+            }
+        }
+    }
+}
+
+TEST(transposes_have_columns_as_rows_and_zeros_behind) { each_isa(check_transpose); }
+
 /* A result of everything that sums, so that sets with a fused multiply-add can be compared bit for bit. */
 static void vector_results(float *out) {
     enum { N = 77, WIDTH = 80 };
@@ -64,10 +101,11 @@ static void vector_results(float *out) {
     out[3] = (float)sum_x;
     out[4] = x->weights(N, WIDTH, 3, a);
     out[5] = x->weights(3, WIDTH, 3, b);
+    x->dots(N, N, a, WIDTH, b, out + 6);
 }
 
 TEST(instruction_sets_with_fused_products_agree_bit_for_bit) {
-    enum { SIZE = 77 * 80 + 6 };
+    enum { SIZE = 77 * 80 + 6 + 77 };
     static float first[SIZE], other[SIZE];
     const char *before = getenv("ADAMOD_ISA");
     if (before) SKIP("ADAMOD_ISA is set");
@@ -539,7 +577,8 @@ TEST(path_attention_reads_along_the_path) {
     }
 }
 
-RUN_TESTS(ENTRY(exp_is_off_by_less_than_1e_7_and_keeps_nan),
+RUN_TESTS(ENTRY(exp_is_off_by_less_than_1e_7_and_keeps_nan), ENTRY(dots_of_rows_are_each_dot),
+          ENTRY(transposes_have_columns_as_rows_and_zeros_behind),
           ENTRY(instruction_sets_with_fused_products_agree_bit_for_bit),
           ENTRY(attention_ref_has_the_gradients_of_differences), ENTRY(attention_cpu_is_ref_for_all_sizes_of_heads),
           ENTRY(attention_cpu_is_ref_for_random_lengths), ENTRY(attention_cpu_is_ref_for_long_sequences),

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { AT_ONCE = 64 }; /* tokens of a prompt */
+enum { AT_ONCE = 256 }; /* tokens of a prompt */
 
 /* One way to read tokens. */
 typedef struct step {

@@ -4,6 +4,7 @@
 #include "core/library.h"
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/narrow.h"
+#include "nn/backend/cpu/vector.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -304,6 +305,43 @@ static void products_task(void *context, int64_t i) {
     if (p.then) p.then(p.context, row, col, p.m, p.n);
 }
 
+/* ---- few rows ---- */
+
+/* With so few rows a product takes as long as reading B, which dot products of rows as they are do in order. A library copies B
+ * first, or reads it at half the speed of memory. */
+enum { FEW_ROWS = 4 };
+
+typedef struct few_work {
+    const nn_product *p;
+    const nn_vector *v;
+    int64_t cols; /* of a task */
+} few_work;
+
+static bool has_few_rows(const nn_product *p) { return p->m <= FEW_ROWS && !p->a.transposed && p->b.transposed; }
+
+static void few_task(void *context, int64_t i) {
+    enum { SOME = 64 };
+    const few_work *w = context;
+    const nn_product *p = w->p;
+    const int64_t first = i * w->cols, end = first + w->cols < p->n ? first + w->cols : p->n;
+    float sums[SOME];
+    for (int64_t col = first; col < end; col += SOME) {
+        const int64_t n = end - col < SOME ? end - col : SOME;
+        for (int64_t row = 0; row < p->m; row++) {
+            w->v->dots(n, p->k, p->b.data + col * p->b.stride, p->b.stride, p->a.data + row * p->a.stride, sums);
+            w->v->scale(n, sums, 1, p->c + row * p->ldc + col, p->add);
+        }
+    }
+    if (p->then) p->then(p->context, 0, first, p->m, end - first);
+}
+
+/* Tasks of some hundred KiB of B. */
+static void few_rows_product(adamod_pool *pool, const nn_product *p) {
+    const int64_t most = p->k < 1024 ? 65536 / p->k : 64;
+    few_work w = {p, nn_vector_choose(), even(p->n, most, 4)};
+    nn_parallel(pool, parts(p->n, w.cols), few_task, &w);
+}
+
 void nn_products(adamod_pool *pool, const nn_product *products, int n) {
     nn_product some[NN_MAX_PRODUCTS];
     products_work w = {.products = some};
@@ -313,6 +351,10 @@ void nn_products(adamod_pool *pool, const nn_product *products, int n) {
         if (products[i].k <= 0) { /* libraries differ in what they make of that */
             clear_c(&products[i]);
             if (products[i].then) products[i].then(products[i].context, 0, 0, products[i].m, products[i].n);
+            continue;
+        }
+        if (has_few_rows(&products[i])) {
+            few_rows_product(pool, &products[i]);
             continue;
         }
         some[w.n] = products[i];

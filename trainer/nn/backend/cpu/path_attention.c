@@ -1,4 +1,4 @@
-/* Attention along the paths of hypotheses, on the processor: a task is a row, all of its heads. */
+/* Attention along the paths of hypotheses, on the processor: a task is a head of a row. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/vector.h"
 #include "nn/ops/path_attention.h"
@@ -36,29 +36,27 @@ static void attend(const job *j, const float *q, const int32_t *path, int64_t n,
         j->x->scale(v->size, v->cache + (path[l] * 2 + 1) * v->kv + column, score[l], y, true);
 }
 
-static void attend_row(void *context, int64_t row) {
+static void attend_head(void *context, int64_t task) {
     const job *j = context;
     const nn_path_view *v = &j->view;
-    const float *q = v->q + row * (v->d + 2 * v->kv);
+    const int64_t row = task / v->heads, head = task % v->heads, column = head * v->size;
+    const float *q = v->q + row * (v->d + 2 * v->kv) + column;
     const int32_t own = nn_path_row(v, row), *path = v->paths + row * v->length;
     const int64_t n = v->positions[row] + 1;
-    float *out = (float *)j->call->output[0].data + row * v->d;
-    memset(out, 0, (size_t)v->d * sizeof *out);
+    float *out = (float *)j->call->output[0].data + row * v->d + column;
+    memset(out, 0, (size_t)v->size * sizeof *out);
     if (own < 0) return;
     assert(own < j->call->output[1].rows);
-    for (int64_t head = 0; head < v->heads; head++) {
-        const int64_t column = head * v->size, seen = nn_path_column(v, head);
-        sums s = {-INFINITY, 0};
-        for (int64_t first = 0; first < n; first += SCORES)
-            attend(j, q + column, path + first, n - first < SCORES ? n - first : SCORES, seen, &s, out + column);
-        j->x->scale(v->size, out + column, 1 / s.sum, out + column, false);
-    }
+    sums s = {-INFINITY, 0};
+    for (int64_t first = 0; first < n; first += SCORES)
+        attend(j, q, path + first, n - first < SCORES ? n - first : SCORES, nn_path_column(v, head), &s, out);
+    j->x->scale(v->size, out, 1 / s.sum, out, false);
 }
 
 static void path_attention_forward(const nn_call *c) {
     job j = {nn_path_of(c), c, nn_vector_choose()};
     nn_path_write(&j.view);
-    nn_parallel(c->pool, j.view.rows, attend_row, &j);
+    nn_parallel(c->pool, j.view.rows * j.view.heads, attend_head, &j);
 }
 
 const nn_kernels nn_cpu_path_attention = {.forward = path_attention_forward};

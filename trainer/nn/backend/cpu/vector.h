@@ -40,6 +40,8 @@ typedef struct nn_vector {
     /* y = scale * x, or y += scale * x. */
     void (*scale)(int64_t n, const float *x, float scale, float *y, bool add);
     float (*dot)(int64_t n, const float *x, const float *y);
+    /* y_i = the dot of x and row i of w, for m rows of n numbers, stride apart, that come from memory. */
+    void (*dots)(int64_t m, int64_t n, const float *w, int64_t stride, const float *x, float *y);
     float (*most)(int64_t n, const float *x);
     /* The sum of exp(x - most), and of x. */
     double (*sum_exp)(int64_t n, const float *x, float most, double *sum_x);

@@ -155,20 +155,59 @@ static void NAME(copy)(int64_t m, int64_t n, const float *from, int64_t row, flo
     }
 }
 
+#if WIDTH == 16
+/* Columns of 16 rows become 16 rows: pairs of rows, of pairs, of fours and of eights change places. */
+INLINE void NAME(transpose16)(const float *from, int64_t row, float *to, int64_t width) {
+    __m512 x[16], y[16];
+    UNROLL_TALL for (int i = 0; i < 16; i++) x[i] = _mm512_loadu_ps(from + i * row);
+    UNROLL_TALL for (int i = 0; i < 16; i += 2) {
+        y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+    /* Now x[4 b + e] has column e of each fours of rows 4 b .. 4 b + 3. */
+    UNROLL_TALL for (int i = 0; i < 16; i += 4) {
+        x[i] = _mm512_shuffle_ps(y[i], y[i + 2], 0x44);
+        x[i + 1] = _mm512_shuffle_ps(y[i], y[i + 2], 0xee);
+        x[i + 2] = _mm512_shuffle_ps(y[i + 1], y[i + 3], 0x44);
+        x[i + 3] = _mm512_shuffle_ps(y[i + 1], y[i + 3], 0xee);
+    }
+    UNROLL for (int e = 0; e < 4; e++) {
+        const __m512 a = _mm512_shuffle_f32x4(x[e], x[4 + e], 0x88),
+                     b = _mm512_shuffle_f32x4(x[8 + e], x[12 + e], 0x88);
+        const __m512 c = _mm512_shuffle_f32x4(x[e], x[4 + e], 0xdd),
+                     d = _mm512_shuffle_f32x4(x[8 + e], x[12 + e], 0xdd);
+        _mm512_storeu_ps(to + e * width, _mm512_shuffle_f32x4(a, b, 0x88));
+        _mm512_storeu_ps(to + (4 + e) * width, _mm512_shuffle_f32x4(c, d, 0x88));
+        _mm512_storeu_ps(to + (8 + e) * width, _mm512_shuffle_f32x4(a, b, 0xdd));
+        _mm512_storeu_ps(to + (12 + e) * width, _mm512_shuffle_f32x4(c, d, 0xdd));
+    }
+}
+#endif
+
+/* The same for some rows; columns first .. n - 1. */
+INLINE void NAME(transpose4)(int64_t first, int64_t n, const float *from, int64_t row, float *to, int64_t width) {
+    int64_t j = first;
+    for (; j + 4 <= n; j += 4) {
+        F4 x[4];
+        for (int e = 0; e < 4; e++) x[e] = *(const UNALIGNED4 *)(from + e * row + j);
+        TRANSPOSE4(x);
+        for (int e = 0; e < 4; e++) *(UNALIGNED4 *)(to + (j + e) * width) = x[e];
+    }
+    for (; j < n; j++) {
+        for (int e = 0; e < 4; e++) to[j * width + e] = from[e * row + j];
+    }
+}
+
 static void NAME(transpose)(int64_t m, int64_t n, const float *from, int64_t row, float *to, int64_t width) {
     int64_t i = 0;
-    for (; i + 4 <= m; i += 4, from += 4 * row) {
+#if WIDTH == 16
+    for (; i + 16 <= m; i += 16, from += 16 * row) {
         int64_t j = 0;
-        for (; j + 4 <= n; j += 4) {
-            F4 x[4];
-            for (int e = 0; e < 4; e++) x[e] = *(const UNALIGNED4 *)(from + e * row + j);
-            TRANSPOSE4(x);
-            for (int e = 0; e < 4; e++) *(UNALIGNED4 *)(to + (j + e) * width + i) = x[e];
-        }
-        for (; j < n; j++) {
-            for (int e = 0; e < 4; e++) to[j * width + i + e] = from[e * row + j];
-        }
+        for (; j + 16 <= n; j += 16) NAME(transpose16)(from + j, row, to + j * width + i, width);
+        for (int64_t e = 0; j < n && e < 16; e += 4) NAME(transpose4)(j, n, from + e * row, row, to + i + e, width);
     }
+#endif
+    for (; i + 4 <= m; i += 4, from += 4 * row) NAME(transpose4)(0, n, from, row, to + i, width);
     for (int64_t j = 0; j < n; j++) {
         for (int64_t e = i; e < width; e++) to[j * width + e] = e < m ? from[(e - i) * row + j] : 0;
     }
@@ -193,6 +232,32 @@ static float NAME(dot)(int64_t n, const float *x, const float *y) {
         }
     }
     return NAME(total)(sum);
+}
+
+/* Rows `apart` from each other; their number is a constant where this is inlined. */
+INLINE void NAME(some_dots)(int rows, int64_t apart, int64_t n, const float *w, int64_t stride, const float *x,
+                            float *y) {
+    V sum[4][VECTORS];
+    UNROLL for (int r = 0; r < rows; r++) { EACH(v) sum[r][v] = SPLAT(0.0f); }
+    int64_t i = 0;
+    for (; i + NN_LANES <= n; i += NN_LANES) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            EACH(v) sum[r][v] = FMA(LOAD(w + r * apart * stride + i + v * WIDTH), LOAD(x + i + v * WIDTH), sum[r][v]);
+        }
+    }
+    for (int v = 0; i < n; v++, i += WIDTH) {
+        const V rest = PART(x + i, n - i, SPLAT(0.0f));
+        UNROLL for (int r = 0; r < rows; r++) sum[r][v] =
+            FMA(PART(w + r * apart * stride + i, n - i, SPLAT(0.0f)), rest, sum[r][v]);
+    }
+    UNROLL for (int r = 0; r < rows; r++) y[r * apart] = NAME(total)(sum[r]);
+}
+
+/* Four rows at once are far from each other: of four neighbours a processor fetches ahead as of one, at half the speed. */
+static void NAME(dots)(int64_t m, int64_t n, const float *w, int64_t stride, const float *x, float *y) {
+    const int64_t quarter = m / 4;
+    for (int64_t i = 0; i < quarter; i++) NAME(some_dots)(4, quarter, n, w + i * stride, stride, x, y + i);
+    for (int64_t i = 4 * quarter; i < m; i++) NAME(some_dots)(1, 0, n, w + i * stride, stride, x, y + i);
 }
 
 static float NAME(most)(int64_t n, const float *x) {
@@ -284,8 +349,8 @@ static void NAME(weights_gradient)(int64_t n, float scale, float shift, const fl
 }
 
 static const nn_vector NAME(table) = {
-    TEXT(ISA),     NAME(product), NAME(thin),    NAME(copy), NAME(transpose),        NAME(scale), NAME(dot), NAME(most),
-    NAME(sum_exp), NAME(softmax), NAME(weights), NAME(drop), NAME(weights_gradient),
+    TEXT(ISA),  NAME(product), NAME(thin),    NAME(copy),    NAME(transpose), NAME(scale), NAME(dot),
+    NAME(dots), NAME(most),    NAME(sum_exp), NAME(softmax), NAME(weights),   NAME(drop),  NAME(weights_gradient),
 };
 
 #undef NAME2
