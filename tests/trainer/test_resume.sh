@@ -15,7 +15,7 @@ data: {task: bitext, source: s.txt, target: t.txt, valid_source: vs.txt, valid_t
 model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
 optimizer: {rule: adamod, lr: 3e-3}
 train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, evaluate_pairs: 4, threads: 1,
-        backend: cpu, keep_states: true}
+        backend: cpu, keep_states: true, progress_every: 0}
 decode: {beam: 2, max_length: 8}
 END
 
@@ -71,7 +71,7 @@ grep -qF '{"split":"train","key":"data.source","file":"'"$PWD"'/s.txt","fingerpr
 
 # Mixed precision is said, and a run has the same numbers with another number of threads, stopped and resumed.
 wide=(--set model.d=64 --set model.ffn=128 --set data.sentences=40 --set train.precision=mixed)
-train tiny.yaml --out mixed "${wide[@]}"
+train tiny.yaml --out mixed "${wide[@]}" --set train.progress_every=60
 grep -q ', on cpu in mixed precision (' err || fail "mixed precision: $(cat err)"
 grep -q '"precision":"mixed","matrix_library":"..*, ..*"' mixed/machine.json || fail "$(cat mixed/machine.json)"
 train tiny.yaml --out parts "${wide[@]}" --set train.threads=2 --set train.steps=8
@@ -124,7 +124,7 @@ for resume in '' --resume; do
     kill -KILL $pid
     wait $pid 2>/dev/null || true
     # shellcheck disable=SC2086
-    "$ADAMOD" train tiny.yaml --out dead --set train.progress_every=0 $resume >said 2>err || fail "train $resume after a kill: $(cat err)"
+    "$ADAMOD" train tiny.yaml --out dead $resume >said 2>err || fail "train $resume after a kill: $(cat err)"
     [ "$(cat err)" = 'adamod: dead: there is no checkpoint yet: training begins anew' ] || fail "after a kill it says $(cat err)"
     numbers dead | cmp - whole.txt || fail "a run that is begun again ends elsewhere"
 done
