@@ -35,12 +35,11 @@ echo "ok the rule of docs/adding-a-rule.md compiles"
 
 # The files of the page's first table, and those that name the rule. Left out: the page, this test, measurements, comparisons with
 # other packages, recorded interfaces, and JAX, which may come later.
-# comparisons with other packages.
 sed -n '/^| step |/,/^$/p' "$page" | grep -o '`[a-zA-Z_./-]*/[a-z_.-]*`\|`CHANGELOG.md`' | tr -d '`' | sort >"$work/told"
 cd "$source_dir"
 find . -name .git -prune -o -path './build*' -prune -o -path ./dist -prune -o -name __pycache__ -prune -o -type f -print0 |
     xargs -0 grep -liI laprop | sed 's#^\./##' |
-    grep -v '^python/libadamod/jax/formulas\.py$\|^tests/python/names-.*\.json$\|^docs/\(adding-a-rule\|performance\|results\)\.md$\|^results/\|^tests/test_new_rule\.sh$\|^tests/python/test_\(loading\|timm\)\.py$' | sort >"$work/found"
+    grep -v '^python/libadamod/jax/formulas\.py$\|^tests/python/\(names\|frameworks\)-.*\.json$\|^docs/\(adding-a-rule\|performance\|results\)\.md$\|^results/\|^tests/test_new_rule\.sh$\|^tests/python/test_\(loading\|timm\)\.py$' | sort >"$work/found"
 diff "$work/told" "$work/found" || { echo "FAIL files that name the rule (>), and those that the page tells (<)" && exit 1; }
 [ "$(wc -l <"$work/told")" -le 8 ] || { echo "FAIL a rule takes more than eight files" && exit 1; }
 echo "ok a rule takes $(wc -l <"$work/told") files"

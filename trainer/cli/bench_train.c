@@ -459,7 +459,7 @@ int bench_train_one(const bench_request *ask) {
 }
 
 int cli_bench_train(int argc, char **argv) {
-    bench_request ask = {.threads = -1, .seconds = 20, .losses = BENCH_BATCHES};
+    static bench_request ask = {.threads = -1, .seconds = 20, .losses = BENCH_BATCHES};
     int status = cli_parse(&syntax, argc, argv, &ask);
     if (status >= 0) return status;
     status = check_request(&ask);
