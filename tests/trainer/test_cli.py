@@ -566,7 +566,7 @@ def bench(*arguments):
 def test_bench():
     sizes = [16384] if FAST else [16384, 32768]  # each takes a second and a half
     lines = [json.loads(line) for line in bench(*BENCH, "--sizes", ",".join(map(str, sizes)), "--no-torch", "--json",
-                                                "--isa", "plain", "--rule", "sgd").splitlines()]
+                                                "--isa", "plain", "--rule", "sgd", "--threads", "1").splitlines()]
     check(lines[0]["isa"] == "plain" and lines[0]["bytes_per_element"] == 12 and lines[0]["torch"] is None, lines[0])
     check([x["elements"] for x in lines[1:]] == sizes, lines)
     check(all(x["ms"] > 0 and x["loop_ms"] > 0 and x["adamw_ms"] is None for x in lines[1:]), lines)
