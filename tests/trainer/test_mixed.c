@@ -316,7 +316,7 @@ TEST(a_model_has_the_same_bits_for_any_number_of_threads) {
     small_free(&one);
 }
 
-RUN_TESTS(ENTRY(products_of_rounded_factors_are_right_for_all_shapes), ENTRY(small_products_stay_in_f32),
+RUN_TESTS(ENTRY_OF_ONE_THREAD(products_of_rounded_factors_are_right_for_all_shapes), ENTRY(small_products_stay_in_f32),
           ENTRY(factors_are_rounded_to_the_nearest), ENTRY(products_of_one_call_share_their_room),
           ENTRY(products_of_rounded_factors_are_the_same_bits_for_any_number_of_threads),
           ENTRY(the_instructions_have_a_name), ENTRY(linear_is_the_reference_of_rounded_factors),

@@ -142,8 +142,7 @@ const char *nn_narrow_instructions(void) {
 
 /* What oneDNN makes a primitive for: C [m, n] with rows ldc apart, from A [m, k] and B [k, n], or added to it. */
 typedef struct shape {
-    int64_t m, n, k, lda, ldb, ldc;
-    int a_transposed, b_transposed, add;
+    int64_t m, n, k, lda, ldb, ldc, a_transposed, b_transposed, add; /* of one type: compared as bytes */
 } shape;
 
 typedef struct primitive {
