@@ -580,4 +580,4 @@ TEST(of_raw_updates) {
 }
 
 RUN_TESTS(ENTRY(against_a_count_in_double), ENTRY(adashift_of_each_element), ENTRY(norms_of_what_the_rule_sees),
-          ENTRY(collecting_changes_no_bit), ENTRY(of_raw_updates))
+          ENTRY(collecting_changes_no_bit), ENTRY_OF_ONE_THREAD(of_raw_updates))

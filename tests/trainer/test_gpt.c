@@ -404,9 +404,9 @@ TEST(sizes_that_do_not_fit_are_named) {
 }
 
 RUN_TESTS(ENTRY(gpt2s_sizes_have_its_parameters), ENTRY(operations_of_a_token_are_those_of_its_products),
-          ENTRY(initial_values_are_gpt2s), ENTRY(biases_and_norms_are_known_as_such),
+          ENTRY_OF_ONE_THREAD(initial_values_are_gpt2s), ENTRY(biases_and_norms_are_known_as_such),
           ENTRY(an_epoch_reads_windows_once_in_an_order_of_its_own), ENTRY(an_evaluation_counts_every_token_once),
-          ENTRY(a_small_model_comes_near_the_best_perplexity), ENTRY(bits_repeat_with_threads_and_after_a_resume),
-          ENTRY(recomputed_values_have_the_same_bits), ENTRY(recomputed_blocks_keep_one_value_each),
-          ENTRY(caches_predict_what_the_whole_text_does),
+          ENTRY_OF_ONE_THREAD(a_small_model_comes_near_the_best_perplexity),
+          ENTRY(bits_repeat_with_threads_and_after_a_resume), ENTRY_OF_ONE_THREAD(recomputed_values_have_the_same_bits),
+          ENTRY_OF_ONE_THREAD(recomputed_blocks_keep_one_value_each), ENTRY(caches_predict_what_the_whole_text_does),
           ENTRY(text_is_longer_than_the_context_and_the_same_with_more_threads), ENTRY(sizes_that_do_not_fit_are_named))
