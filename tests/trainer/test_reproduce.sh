@@ -100,24 +100,24 @@ has stopped/index.html 'A tiny study' 'id="figure2"'
 
 # ---- all ----
 reproduce --jobs 2 >out 2>err || fail "the study has status $?: $(cat err)"
-has out 'The page is runs/paper/index.html'
-has runs/paper/tables/table1.md '| Bad | diverges | diverges |' '34.81 (34.90 ± 0.10)' 'not run' 'adamod data prepare cifar10'
-has runs/paper/tables/table1.csv 'experiment,method,metric' 'numbers,Adam,exact,2,2,0,' 'numbers,Bad,exact,2,0,2,'
-has runs/paper/tables/table1.tex 'toprule' 'diverges'
-has runs/paper/index.html '<h1>A tiny study</h1>' 'optimizer.beta3=0.9' 'Where its values come from' 'data are missing'
-[ ! -e runs/paper/sweep/beta3-0.99-seed-1 ] || fail 'a run of another experiment is made twice'
-[ -e runs/paper/sweep/beta3-0.9-seed-1 ] && [ ! -e runs/paper/sweep/beta3-0.9-seed-2 ] || fail 'the sweep has not one seed'
+has out 'The page is runs/plan/index.html'
+has runs/plan/tables/table1.md '| Bad | diverges | diverges |' '34.81 (34.90 ± 0.10)' 'not run' 'adamod data prepare cifar10'
+has runs/plan/tables/table1.csv 'experiment,method,metric' 'numbers,Adam,exact,2,2,0,' 'numbers,Bad,exact,2,0,2,'
+has runs/plan/tables/table1.tex 'toprule' 'diverges'
+has runs/plan/index.html '<h1>A tiny study</h1>' 'optimizer.beta3=0.9' 'Where its values come from' 'data are missing'
+[ ! -e runs/plan/sweep/beta3-0.99-seed-1 ] || fail 'a run of another experiment is made twice'
+[ -e runs/plan/sweep/beta3-0.9-seed-1 ] && [ ! -e runs/plan/sweep/beta3-0.9-seed-2 ] || fail 'the sweep has not one seed'
 if command -v gnuplot >/dev/null; then
-    [ -s runs/paper/figures/figure1.svg ] && [ -s runs/paper/figures/figure2.svg ] || fail 'figures are missing'
-    has runs/paper/index.html '<svg'
+    [ -s runs/plan/figures/figure1.svg ] && [ -s runs/plan/figures/figure2.svg ] || fail 'figures are missing'
+    has runs/plan/index.html '<svg'
 fi
-before=$(stat -c %Y runs/paper/numbers/adam-seed-1/result.json)
+before=$(stat -c %Y runs/plan/numbers/adam-seed-1/result.json)
 reproduce >out 2>err || fail "a second time has status $?: $(cat err)"
-[ "$(stat -c %Y runs/paper/numbers/adam-seed-1/result.json)" = "$before" ] || fail 'a run that is over is made again'
+[ "$(stat -c %Y runs/plan/numbers/adam-seed-1/result.json)" = "$before" ] || fail 'a run that is over is made again'
 [ ! -s err ] || fail "nothing is to do, but it says $(cat err)"
 
 # ---- seeds: only those that are asked for count, and others are named ----
-cp -r runs/paper seeds
+cp -r runs/plan seeds
 rm seeds/numbers/adam-seed-2/result.json
 reproduce --seeds 1 --out seeds >out 2>err || fail "--seeds 1 has status $?: $(cat err)"
 grep -Fq '| Adam | 0.0<sup>1</sup> |' seeds/tables/table1.md || fail "one seed: $(cat seeds/tables/table1.md)"
@@ -125,18 +125,18 @@ has seeds/tables/table1.md '1 run with a larger seed than asked for is there and
 has seeds/tables/table1.csv 'numbers,Adam,exact,1,1,0,'
 ! grep -q 'not over' seeds/tables/table1.md || fail "a seed that was not asked for is counted: $(cat seeds/tables/table1.md)"
 has seeds/index.html '4 of 5 runs are over'
-reproduce --from runs/paper --seeds 1 --out seeds >out 2>err || fail "--from with --seeds 1 has status $?: $(cat err)"
+reproduce --from runs/plan --seeds 1 --out seeds >out 2>err || fail "--from with --seeds 1 has status $?: $(cat err)"
 has seeds/tables/table1.csv 'numbers,Adam,exact,1,1,0,'
-reproduce --from runs/paper --out seeds >out 2>err || fail "--from has status $?: $(cat err)"
+reproduce --from runs/plan --out seeds >out 2>err || fail "--from has status $?: $(cat err)"
 has seeds/tables/table1.csv 'numbers,Adam,exact,2,2,0,'
 
 reproduce figure2 >out 2>err || fail "a part of it has status $?: $(cat err)"
-has runs/paper/index.html 'id="table1"' 'id="figure1"' 'id="figure2"' # what was made before stays on the page
+has runs/plan/index.html 'id="table1"' 'id="figure1"' 'id="figure2"' # what was made before stays on the page
 
 # ---- recorded runs ----
 mkdir -p recorded/numbers
 for run in adam-seed-1 adamod-seed-2; do
-    cp -r runs/paper/numbers/$run recorded/numbers
+    cp -r runs/plan/numbers/$run recorded/numbers
     rm -rf recorded/numbers/$run/checkpoints
 done
 sed -i 's/^  steps: 8/  steps: 4/; s/^  train: 200/  train: 100/' recorded/numbers/adam-seed-1/recipe.yaml
@@ -157,7 +157,7 @@ rm -rf recorded/numbers/adamod-seed-2
 sed 's/^    samples: 200/    samples: 800/' plan.yaml >more.yaml
 "$ADAMOD" reproduce --plan more.yaml --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
 has page/tables/table1.md '; 200 of 800 samples'
-"$ADAMOD" report runs/paper/numbers --record kept-numbers >out 2>err || fail "report --record has status $?: $(cat err)"
+"$ADAMOD" report runs/plan/numbers --record kept-numbers >out 2>err || fail "report --record has status $?: $(cat err)"
 has kept-numbers/adam-seed-1/data.json '"train_samples":200,'
 
 # ---- directories that are not what --from expects ----
@@ -171,10 +171,10 @@ for flag in --dry-run '--jobs 2' '--minutes 1' '--set train.steps=2' '--device c
         "$ADAMOD" reproduce --plan plan.yaml --from recorded --out none $flag
 done
 [ ! -e none ] || fail 'a refused command makes a directory'
-cp -r runs/paper/numbers/adam-seed-1 mixed/numbers/adam-seed-1
-cp -r runs/paper/numbers/adam-seed-2 mixed/numbers/Adam_2
-cp -r runs/paper/numbers/adamod-seed-1 mixed/numbers/adamod-seed-1
-cp -r runs/paper/numbers/adamod-seed-2 mixed/other/adamod-seed-2
+cp -r runs/plan/numbers/adam-seed-1 mixed/numbers/adam-seed-1
+cp -r runs/plan/numbers/adam-seed-2 mixed/numbers/Adam_2
+cp -r runs/plan/numbers/adamod-seed-1 mixed/numbers/adamod-seed-1
+cp -r runs/plan/numbers/adamod-seed-2 mixed/other/adamod-seed-2
 : >mixed/numbers/adam-seed-1/recipe.yaml
 rm mixed/numbers/adamod-seed-1/result.json
 reproduce --from mixed --out page-mixed >out 2>err || fail "--from a mixed directory has status $?: $(cat err)"
@@ -182,17 +182,17 @@ has err '2 runs in mixed are of no method of this study and not shown: numbers/A
 has page-mixed/tables/table1.md '| Adam | 0.0; 1 of 2 seeds; recipe not known<sup>1</sup> |' 'recipe.yaml cannot be read' \
     '| AdaMod | not over<sup>2</sup> |' '1 of its runs is not over.'
 sed -i 's/"exact"/"exactly"/g' mixed/numbers/adamod-seed-1/task.json
-cp runs/paper/numbers/adamod-seed-1/result.json mixed/numbers/adamod-seed-1
+cp runs/plan/numbers/adamod-seed-1/result.json mixed/numbers/adamod-seed-1
 reproduce --from mixed --out page-mixed >out 2>err || fail "--from a mixed directory has status $?: $(cat err)"
 has page-mixed/tables/table1.md '| AdaMod | not measured; 1 of 2 seeds |'
 
 # ---- --quick says that it is not the study ----
 reproduce --quick --jobs 1 table1 >out 2>err || fail "--quick has status $?: $(cat err)"
-has runs/paper-quick/index.html 'This is not the study.' '<b>Loss and learning rates.</b> Made with --quick: other data and smaller models.'
-has runs/paper-quick/tables/table1.md 'Exact translations. Made with --quick: other data and smaller models'
-has runs/paper-quick/tables/table1.tex 'Made with '
-has runs/paper-quick/tables/table1.md '| Pictures that are not here (exact %) | paper (accuracy) |' # each with what it measures
-has runs/paper-quick/tables/table1.csv 'numbers,AdaMod,exact,1,1,0,'
+has runs/plan-quick/index.html 'This is not the study.' '<b>Loss and learning rates.</b> Made with --quick: other data and smaller models.'
+has runs/plan-quick/tables/table1.md 'Exact translations. Made with --quick: other data and smaller models'
+has runs/plan-quick/tables/table1.tex 'Made with '
+has runs/plan-quick/tables/table1.md '| Pictures that are not here (exact %) | paper (accuracy) |' # each with what it measures
+has runs/plan-quick/tables/table1.csv 'numbers,AdaMod,exact,1,1,0,'
 
 # ---- a key that is tuned: its results against the values ----
 cat >sweep.yaml <<'END'
@@ -285,7 +285,7 @@ fi
 # ---- bad input ----
 refused 2 "did you mean 'table1'?" "$ADAMOD" reproduce --plan plan.yaml tabel1
 refused 1 'No such file' "$ADAMOD" reproduce --plan nowhere.yaml
-refused 1 'runs/paper/numbers/adam-seed-1 is a run of another recipe: model.d is 32, but was 16' \
+refused 1 'runs/plan/numbers/adam-seed-1 is a run of another recipe: model.d is 32, but was 16' \
     "$ADAMOD" reproduce --plan plan.yaml --set model.d=32 numbers
 sed 's/measure: exact/mesure: exact/' plan.yaml >broken.yaml
 refused 1 'broken.yaml:9: no such key: mesure; did you mean measure?' "$ADAMOD" reproduce --plan broken.yaml

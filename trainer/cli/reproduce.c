@@ -29,7 +29,8 @@ static const cli_flag flags[] = {
     CLI_WHOLE("seeds", "N", "runs of each method, with seeds 1 to N (the plan's: 3)", arguments, seeds, 1, 100),
     CLI_SWITCH("quick", "the same plan on generated data and small models, in minutes", arguments, quick),
     CLI_SWITCH("dry-run", "only say what there is to do: runs, time, disk, data", arguments, dry_run),
-    CLI_TEXT("out", "DIR", "where runs and results go (runs/paper; with --quick runs/paper-quick)", arguments, out),
+    CLI_TEXT("out", "DIR", "where runs and results go (runs/PLAN, as runs/paper; with --quick runs/PLAN-quick)",
+             arguments, out),
     CLI_TEXT("data", "DIR", "the cache of data sets ($ADAMOD_DATA, or ~/.cache/adamod/data)", arguments, data),
     RECIPE_DEVICE_FLAG(arguments, changes),
     CLI_CHANGE("set", "KEY=VALUE", "override a key of the recipes in all runs; may be repeated", arguments, changes,
@@ -58,8 +59,9 @@ typedef struct reproduction {
     const arguments *a;
     study s;
     study_options o;
-    const char **set; /* of o */
-    char **missing;   /* of each experiment: the data that its runs lack, or NULL */
+    char out[PATH_MAX]; /* where they go unless --out says */
+    const char **set;   /* of o */
+    char **missing;     /* of each experiment: the data that its runs lack, or NULL */
     run_list runs;
 } reproduction;
 
@@ -117,24 +119,32 @@ static int check_from(const arguments *a) {
     return cli_usage(COMMAND, "--from makes no runs, and --%s is about making them: leave one out", flag);
 }
 
+/* runs/PLAN, so that each plan has a page of its own: runs/paper for recipes/paper.yaml. */
+static void name_out(reproduction *x, const char *plan) {
+    const arguments *a = x->a;
+    const char *slash = strrchr(plan, '/'), *name = slash ? slash + 1 : plan;
+    const char *const dot = strrchr(name, '.');
+    const size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+    snprintf(x->out, sizeof x->out, "runs/%.*s%s", (int)n, name, a->from ? "-from" : a->quick ? "-quick" : "");
+}
+
 static int open_study(reproduction *x) {
     const arguments *a = x->a;
-    char plan[PATH_MAX];
+    char found[PATH_MAX];
     if (check_from(a)) return CLI_USAGE;
     if (a->data && setenv("ADAMOD_DATA", a->data, 1)) return cli_fail(COMMAND, "out of memory");
-    if (!a->plan && find_plan(plan)) return cli_failed(COMMAND);
+    if (!a->plan && find_plan(found)) return cli_failed(COMMAND);
+    const char *plan = a->plan ? a->plan : found;
+    name_out(x, plan);
     x->o = (study_options){.name = (const char *const *)a->names.list,
                            .n_names = a->names.n,
                            .seeds = a->seeds,
                            .quick = a->quick,
-                           .out = a->out     ? a->out
-                                  : a->from  ? "runs/paper-from"
-                                  : a->quick ? "runs/paper-quick"
-                                             : "runs/paper",
+                           .out = a->out ? a->out : x->out,
                            .tasks = tasks_all};
     if (take_changes(x)) return cli_fail(COMMAND, "out of memory");
     x->o.minutes = uses_gpu(x);
-    if (study_read(&x->s, a->plan ? a->plan : plan)) return cli_failed(COMMAND);
+    if (study_read(&x->s, plan)) return cli_failed(COMMAND);
     x->missing = calloc((size_t)x->s.n_experiments, sizeof *x->missing);
     if (!x->missing) return cli_fail(COMMAND, "out of memory");
     return study_check_names(&x->s, &x->o) ? cli_refused(COMMAND) : 0;

@@ -874,10 +874,9 @@ bool recipe_measures(const recipe *r, const char *name, char *known, size_t size
     bool found = false;
     *known = '\0';
     for (int i = 0; i < t->n_metrics; i++) {
-        const size_t used = strlen(known);
         if (t->measures && !t->measures(r, i)) continue;
         found |= strcmp(t->metrics[i].name, name) == 0;
-        snprintf(known + used, size - used, "%s%s", used ? ", " : "", t->metrics[i].name);
+        text_join(known, size, ", ", t->metrics[i].name);
     }
     return found;
 }
