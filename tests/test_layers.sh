@@ -52,11 +52,13 @@ finds() {
     [ "$said" = "$(printf '%s\n' "$@")" ] && passed=$((passed + 1)) || { failed=$((failed + 1)) && echo "FAILED: $what: $said"; }
 }
 
-printf '#ifndef A_H\n#define A_H\n#endif\n' | tee "$work/trainer/nn/one.h" >"$work/trainer/train/two.h"
-finds guards 'trainer/train/two.h: its guard A_H is also that of trainer/nn/one.h'
-mv "$work/trainer/train/two.h" "$work/trainer/train/one.h" && sed -i 's/A_H/B_H/' "$work/trainer/train/one.h"
-finds names 'trainer/train/one.h: trainer/nn/one.h has the same name'
-rm "$work"/trainer/{nn,train}/one.h
+printf '#ifndef A_H\n#define A_H\n#endif\n' | tee "$work/lib/optim/one.h" >"$work/lib/rules/two.h"
+finds guards 'lib/rules/two.h: its guard A_H is also that of lib/optim/one.h'
+mv "$work/lib/rules/two.h" "$work/lib/rules/one.h" && sed -i 's/A_H/B_H/' "$work/lib/rules/one.h"
+finds names 'lib/rules/one.h: lib/optim/one.h has the same name'
+rm "$work/lib/rules/one.h" && mv "$work/lib/optim/one.h" "$work/trainer/nn/one.h"
+finds 'a guard in the trainer' 'trainer/nn/one.h: has the guard A_H, expected #pragma once'
+rm "$work/trainer/nn/one.h"
 
 echo 'if (rule == RULE_adam) return 1; /* not RULE_COUNT */' | tee "$work/lib/rules/adam.inc.h" >"$work/lib/optim/step.c"
 echo 'launch<adam_rule_f32>();' | tee "$work/lib/kernels/cuda/adam.cu" >"$work/lib/kernels/cuda/update.cu"

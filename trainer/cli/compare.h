@@ -1,6 +1,5 @@
 /* compare.h - between the files of `adamod compare`. */
-#ifndef CLI_COMPARE_H
-#define CLI_COMPARE_H
+#pragma once
 
 #include "cli/cli.h"
 #include "study/run_list.h"
@@ -25,5 +24,3 @@ typedef struct comparison {
 
 /* Lists and checks all runs before any is made, so that mistakes are not found after hours. Returns the exit status. */
 int compare_list_runs(comparison *c);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Parameters have the names of GPT-2's own files: wte.weight, wpe.weight, h.0.ln_1.weight, h.0.attn.c_attn.weight, ...,
  * ln_f.bias. Matrices are [out, in], where those files have [in, out]. The output layer is wte. */
-#ifndef ADAMOD_GPT_H
-#define ADAMOD_GPT_H
+#pragma once
 
 #include "support/keys.h"
 #include "nn/nn.h"
@@ -68,5 +67,3 @@ nn_value gpt_training(nn_graph *g, const gpt_config *c, int64_t tokens, int64_t 
  * token. predicts: the output "scores" [tokens, words] has log p of each word of the vocabulary after each token; else the
  * tokens are only read. On a device, tokens is 1. */
 void gpt_step(nn_graph *g, const gpt_config *c, int64_t tokens, bool predicts, int *rows);
-
-#endif

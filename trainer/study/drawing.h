@@ -1,7 +1,6 @@
 /* drawing.h - a figure of one or more panels side by side, drawn by one gnuplot script: NAME.svg and NAME.pdf, from NAME.gp
  * and its data files, which stay so that it can be restyled by hand. */
-#ifndef ADAMOD_DRAWING_H
-#define ADAMOD_DRAWING_H
+#pragma once
 
 #include "report/reader.h"
 
@@ -49,5 +48,3 @@ typedef struct drawing_result {
  * failure. */
 int drawing_make(const drawing *d, const char *directory, drawing_result *out);
 void drawing_free(drawing_result *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* drawing_parts.h - what the files that make a drawing share. */
-#ifndef ADAMOD_DRAWING_PARTS_H
-#define ADAMOD_DRAWING_PARTS_H
+#pragma once
 
 #include "report/panels.h"
 #include "study/drawing.h"
@@ -24,5 +23,3 @@ void drawing_curves_free(drawing_curves *c);
 
 /* "AdaMod", "AdaMod (not run)", "AdaMod (diverged)"; has: there is something to draw. */
 void drawing_line_name(const drawing_line *l, bool has, char out[DRAWING_NAME]);
-
-#endif

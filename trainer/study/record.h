@@ -12,8 +12,7 @@
  *   histograms.jsonl           of the updates 1, 3, 10, 30 and so on, and of the last
  *
  * Samples, pictures, events and checkpoints are left out. */
-#ifndef ADAMOD_RECORD_H
-#define ADAMOD_RECORD_H
+#pragma once
 
 #include "support/metric.h"
 
@@ -22,5 +21,3 @@ enum { RECORD_POINTS = 120, RECORD_EVALUATIONS = 400 };
 /* Records the run in directory `from` as directory `to`, which must not exist; its parents are made. Refuses a run that is
  * not over. After a failure there is no `to`. known: see report/reader.h. */
 int record_run(const char *from, const char *to, const metric *known, int n_known);
-
-#endif

@@ -1,6 +1,5 @@
 /* record_parts.h - what the files that record a run share. */
-#ifndef ADAMOD_RECORD_PARTS_H
-#define ADAMOD_RECORD_PARTS_H
+#pragma once
 
 #include "report/reader.h"
 #include "support/json.h"
@@ -22,5 +21,3 @@ void record_number(json *out, double x, int digits);
 
 int record_metrics(record *r);
 int record_histograms(record *r);
-
-#endif

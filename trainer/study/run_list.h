@@ -1,7 +1,6 @@
 /* run_list.h - runs to make: each a recipe with its directory. Commands that make several runs list them here first, so that
  * mistakes are found before hours are spent. */
-#ifndef ADAMOD_RUN_LIST_H
-#define ADAMOD_RUN_LIST_H
+#pragma once
 
 #include "train/recipe.h"
 
@@ -61,5 +60,3 @@ void run_list_fill_in(const char *value, char *text, size_t size);
 
 /* Makes the name of a directory of letters, digits, dots and dashes: "Adam, no warm-up" to "adam-no-warm-up". */
 void run_list_slug(const char *name, char *out, size_t size);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Where all values are numbers above 0, the sensitivity of a variant says how much of a good result depends on the right
  * value (Wortsman et al. 2023, arXiv 2309.14322): the mean over the values of min(loss, loss at the start), less its least. */
-#ifndef ADAMOD_STANDINGS_H
-#define ADAMOD_STANDINGS_H
+#pragma once
 
 #include "report/variants.h"
 #include "study/run_list.h"
@@ -99,5 +98,3 @@ typedef struct standings_files {
 
 /* Saves the tables, draws the figures, and writes both onto a page that has begun, as part of a section. */
 int standings_section(const standings *s, const standings_files *to, FILE *page);
-
-#endif

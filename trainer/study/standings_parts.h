@@ -1,6 +1,5 @@
 /* standings_parts.h - between the files of standings.h. */
-#ifndef ADAMOD_STANDINGS_PARTS_H
-#define ADAMOD_STANDINGS_PARTS_H
+#pragma once
 
 #include "report/figures.h"
 #include "report/sheet.h"
@@ -36,5 +35,3 @@ sheet *standings_values_sheet(const standings *s);
 
 /* Draws the metric of each group against the tuned value, a line for each variant; standings-1, standings-2, ... */
 int standings_draw(const standings *s, report_figures *f);
-
-#endif

@@ -35,8 +35,7 @@
  * A method may be another experiment's ("same: cifar10-resnet34/AdaMod"): its runs are made once. With --quick this holds
  * unless it has keys in `quick`. An experiment may have `seeds: 1`. Names refer to what the file defines; an unknown one is
  * refused with file, line and the nearest. */
-#ifndef ADAMOD_STUDY_H
-#define ADAMOD_STUDY_H
+#pragma once
 
 #include "study/drawing.h"
 #include "study/run_list.h"
@@ -213,5 +212,3 @@ int study_report(const study *s, const study_options *o, const char *from, const
 /* Counts directories DIRECTORY/NAME/NAME with a run that no method of the study has, which study_report does not show. first:
  * the first of them by name, as "NAME/NAME". */
 int study_strangers(const study *s, const char *directory, char *first, size_t size);
-
-#endif

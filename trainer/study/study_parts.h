@@ -1,6 +1,5 @@
 /* study_parts.h - between the files of study.h. */
-#ifndef ADAMOD_STUDY_PARTS_H
-#define ADAMOD_STUDY_PARTS_H
+#pragma once
 
 #include "report/variants.h"
 #include "study/study.h"
@@ -88,5 +87,3 @@ int study_write_figure(const study_results *r, const study_figure *f, const char
 /* Does the same for an experiment that tunes a key: its results at the best values, and against all. */
 int study_write_tuned(const study_results *r, int experiment, const char *tables, const char *figures,
                       const metric *known, int n_known, FILE *page);
-
-#endif

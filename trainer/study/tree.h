@@ -1,6 +1,5 @@
 /* tree.h - a YAML file in memory: words, lists and sections, each with its line. */
-#ifndef ADAMOD_TREE_H
-#define ADAMOD_TREE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ void tree_free(tree *t);
 
 /* "a list"; for messages. */
 const char *tree_kind_name(tree_kind kind);
-
-#endif

@@ -1,6 +1,5 @@
 /* zeros.h - large arrays filled with 0, which take memory from the system where they are touched. */
-#ifndef ADAMOD_SUPPORT_ZEROS_H
-#define ADAMOD_SUPPORT_ZEROS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,5 +8,3 @@
  * look-ups of addresses. */
 void *zeros_new(size_t bytes, bool dense);
 void zeros_free(void *memory);
-
-#endif

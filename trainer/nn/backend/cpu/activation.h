@@ -1,6 +1,5 @@
 /* Exponentials for loops that compilers vectorise: the same bits on every instruction set, NaN for NaN. */
-#ifndef ADAMOD_NN_CPU_ACTIVATION_H
-#define ADAMOD_NN_CPU_ACTIVATION_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -54,5 +53,3 @@ NN_INLINE float nn_tanh(float x) {
     const float near = p * s * x + x, signed_far = x < 0 ? -far : far;
     return size >= 0.625f ? signed_far : near; /* NaN is near */
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The cpu backend's kernels, and their common code. */
-#ifndef ADAMOD_NN_CPU_H
-#define ADAMOD_NN_CPU_H
+#pragma once
 
 #include "nn/op.h"
 
@@ -58,5 +57,3 @@ void nn_cpu_add_dropped_array(const nn_call *c, nn_drop d, const float *x, const
  * if add. */
 void nn_cpu_sum_rows(adamod_pool *pool, const float *parts, int64_t stride, int64_t n, int64_t cols, float *sum,
                      bool add);
-
-#endif

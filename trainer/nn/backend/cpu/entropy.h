@@ -1,6 +1,5 @@
 /* Cross entropy of one row of logits: formulas are in ops/cross_entropy.c, and ops/linear_cross_entropy.c for z. */
-#ifndef ADAMOD_NN_CPU_ENTROPY_H
-#define ADAMOD_NN_CPU_ENTROPY_H
+#pragma once
 
 #include "nn/backend/cpu/vector.h"
 
@@ -18,5 +17,3 @@ double nn_entropy_row(const nn_entropy *e, const float *logits, int32_t target, 
 /* d = scale times the gradient of the row's loss, or d += that; d may be logits. A row with a negative target has 0. */
 void nn_entropy_gradient(const nn_entropy *e, const float *logits, int32_t target, float lse, double scale, float *d,
                          bool add);
-
-#endif

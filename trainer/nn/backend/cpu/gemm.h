@@ -1,7 +1,6 @@
 /* Matrix products, row major. Results are the same bit for bit for any number of threads: each product is cut into
  * tiles that follow from its size alone, and a tile is computed by one thread. */
-#ifndef ADAMOD_NN_GEMM_H
-#define ADAMOD_NN_GEMM_H
+#pragma once
 
 #include "adamod.h"
 
@@ -46,5 +45,3 @@ adamod_status nn_gemm_prepare(void);
 
 /* The library that computes products: "oneDNN 2.6.3". */
 const char *nn_gemm_library(void);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A processor with instructions for bf16 multiplies by oneDNN, which chooses AMX or AVX-512. For others the room holds the
  * rounded numbers as f32, and a product is one of f32: as fast as that, with the same meaning. */
-#ifndef ADAMOD_NN_NARROW_H
-#define ADAMOD_NN_NARROW_H
+#pragma once
 
 #include "nn/backend/cpu/gemm.h"
 
@@ -24,5 +23,3 @@ bool nn_narrow_is_stored(void);
 static inline int64_t nn_narrow_bytes(void) { return nn_narrow_is_stored() ? 2 : 4; }
 /* One tile on this thread. */
 void nn_narrow_product(const nn_product *p);
-
-#endif

@@ -1,7 +1,6 @@
 /* Products with a constant matrix, from a copy of it in the order in which the product reads. A library would make that copy
  * for each product, which for a few hundred rows takes nearly as long as the product itself. */
-#ifndef ADAMOD_NN_PACKED_H
-#define ADAMOD_NN_PACKED_H
+#pragma once
 
 #include "nn/backend/cpu/gemm.h"
 
@@ -13,5 +12,3 @@ void nn_packed_free(nn_packed *p);
 
 /* C = A W^T, where the product's B is W, transposed, and all matrices are contiguous. The first call copies W. */
 void nn_packed_product(nn_packed *p, adamod_pool *pool, const nn_product *product);
-
-#endif

@@ -1,7 +1,6 @@
 /* Products of few rows with factors of bf16, of which a word holds two: of rows 2 p and 2 p + 1 of what is summed over, the
  * first in the lower half. */
-#ifndef ADAMOD_NN_PAIRS_H
-#define ADAMOD_NN_PAIRS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ typedef void nn_pairs_product(int64_t m, int64_t pairs, const uint32_t *a, int64
 
 /* The fastest that this processor has. */
 nn_pairs_product *nn_pairs_choose(void);
-
-#endif

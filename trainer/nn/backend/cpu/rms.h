@@ -1,6 +1,5 @@
 /* RMS norm of n numbers, for rows and for heads: formulas are in ops/rms_norm.c. */
-#ifndef ADAMOD_NN_CPU_RMS_H
-#define ADAMOD_NN_CPU_RMS_H
+#pragma once
 
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/vector.h"
@@ -12,5 +11,3 @@ void nn_rms_apply(int64_t n, const float *x, float scale, const float *gain, flo
 /* d holds the gradient of y, and then that of x; the gain's is added to gain_sums. */
 void nn_rms_gradient(const nn_vector *v, int64_t n, const float *x, float scale, const float *gain, float *gain_sums,
                      float *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rounding to bf16, to the nearest and ties to even. */
-#ifndef ADAMOD_NN_ROUND_H
-#define ADAMOD_NN_ROUND_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -12,5 +11,3 @@ static inline uint32_t nn_rounded(float x) {
     const uint32_t up = bits + 0x7fff + (bits >> 16 & 1);
     return (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : up;
 }
-
-#endif

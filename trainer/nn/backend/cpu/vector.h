@@ -2,8 +2,7 @@
  *
  * Sums run in an order that does not depend on the width of vectors, so that all sets with a fused multiply-add compute
  * the same bits; so does the exponential, which uses none. */
-#ifndef ADAMOD_NN_VECTOR_H
-#define ADAMOD_NN_VECTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ typedef struct nn_vector {
 
 /* The fastest that this processor has, or what the environment variable ADAMOD_ISA names. */
 const nn_vector *nn_vector_choose(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* Convolutions of 3 x 3 with a stride of 1 by Winograd's short algorithms (Lavin and Gray, arXiv 1509.09308), F(4 x 4, 3 x 3):
  * 36 products for 16 numbers where the definition takes 144. Images are channels-last; pixels may be any distance apart. */
-#ifndef ADAMOD_NN_WINOGRAD_H
-#define ADAMOD_NN_WINOGRAD_H
+#pragma once
 
 #include "adamod.h"
 
@@ -29,5 +28,3 @@ void nn_winograd_weights(adamod_pool *pool, const nn_winograd *s, const float *x
 /* Floats of the workspaces. */
 size_t nn_winograd_apply_floats(adamod_pool *pool, const nn_winograd *s);
 size_t nn_winograd_weights_floats(adamod_pool *pool, const nn_winograd *s);
-
-#endif
