@@ -4,7 +4,8 @@
  *                   read it in a block of joined values
  *   linear parts    of the gradient of such a block: a + b x for each channel. All readers' parts add up to one, which the
  *                   step that made the channel applies once
- *   whole ops       a step does the work of the one before it, whose output is then never written */
+ *   whole ops       a step does the work of the one before it, whose output is then never written
+ *   forward passes  a step does the forward work of the one behind it */
 #include "nn/plan.h"
 #include "core/error.h"
 
@@ -125,16 +126,21 @@ static void assign_pairs(nn_plan *plan, const int64_t *room) {
 
 static void done_elsewhere(const nn_call *c) { (void)c; }
 
-/* Whether step s is the only one to read the output of the step before it. */
-static bool follows_alone(const nn_plan *plan, int s) {
-    const nn_graph *g = plan->graph;
-    const nn_value v = plan->steps[s].node->input[0];
+/* Whether nothing but one input of one step reads a value. */
+static bool is_read_once(const nn_plan *plan, nn_value v) {
+    const nn_value_info *info = &plan->graph->values[v];
     int readers = 0;
-    if (s < 1 || v < 0 || plan->steps[s - 1].node->output[0] != v || plan->place[v].in != v) return false;
     for (int i = 0; i < plan->n_forward; i++) {
         for (int k = 0; k < plan->steps[i].node->n_inputs; k++) readers += plan->steps[i].node->input[k] == v;
     }
-    return readers == 1 && !g->values[v].output && !g->values[v].kept && v != plan->options.loss;
+    return readers == 1 && !info->output && !info->kept && v != plan->options.loss;
+}
+
+/* Whether step s is the only one to read the output of the step before it. */
+static bool follows_alone(const nn_plan *plan, int s) {
+    const nn_value v = plan->steps[s].node->input[0];
+    if (s < 1 || v < 0 || plan->steps[s - 1].node->output[0] != v || plan->place[v].in != v) return false;
+    return is_read_once(plan, v);
 }
 
 static int backward_of(const nn_plan *plan, const nn_node *node) {
@@ -168,6 +174,31 @@ static void absorb_makers(nn_plan *plan) {
     }
 }
 
+/* ---- forward passes inside others ---- */
+
+static bool reads(const plan_step *step, nn_value v) {
+    bool found = false;
+    for (int k = 0; k < step->node->n_inputs; k++) found = found || step->node->input[k] == v;
+    return found;
+}
+
+/* What is computed again in the backward pass must have the bits of its own kernels. */
+static bool can_finish(const nn_plan *plan, const plan_step *step, const plan_step *next) {
+    const nn_value v = step->node->output[0];
+    if (!step->fusion.finishes || step->done_in || next->done_in || next->fused.maker) return false;
+    if (next->node->recompute || !reads(next, v) || !is_read_once(plan, v)) return false;
+    return step->fusion.finishes(&step->call, next->node->op->name, &next->call);
+}
+
+static void finish_readers(nn_plan *plan) {
+    for (int s = 0; s + 1 < plan->n_forward; s++) {
+        plan_step *step = &plan->steps[s], *next = &plan->steps[s + 1];
+        if (!can_finish(plan, step, next)) continue;
+        step->fused.reader = &next->call;
+        next->kernels.forward = done_elsewhere;
+    }
+}
+
 /* An op that has taken in another may leave moments that it could not before, with which another may be taken in. */
 adamod_status nn_plan_fuse(nn_plan *plan) {
     if (!plan->on_device || !plan->options.training) return ADAMOD_OK;
@@ -180,6 +211,7 @@ adamod_status nn_plan_fuse(nn_plan *plan) {
         assign_pairs(plan, room);
         absorb_makers(plan);
     }
+    if (!status) finish_readers(plan);
     free(room);
     return status;
 }

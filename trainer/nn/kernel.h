@@ -91,6 +91,9 @@ typedef struct nn_fused {
     /* The call of the op that made input 0. These kernels do its work, too: input 0 and its gradient have no memory.
      * NULL: none. */
     const struct nn_call *maker;
+    /* Forward: the call of the next op, which alone reads output 0. This kernel does its work, too, and writes output 0
+     * only if that op's backward reads it. NULL: none. */
+    const struct nn_call *reader;
 } nn_fused;
 
 /* Added for several processes, where nodes are synced or have running outputs; else all zero. */
@@ -132,6 +135,8 @@ typedef struct nn_fusion {
     bool (*takes_linear)(const nn_call *c);  /* whether backward adds output_linear; NULL: no */
     /* Whether forward and backward can do the work of the op that made input 0, which nothing else reads; NULL: no. */
     bool (*absorbs)(const nn_call *c, const char *maker_op, const nn_call *maker);
+    /* Whether forward can do the work of the next op, which alone reads output 0; NULL: no. */
+    bool (*finishes)(const nn_call *c, const char *reader_op, const nn_call *reader);
 } nn_fusion;
 
 /* An op's kernels in one backend. All but forward may be NULL or 0. */

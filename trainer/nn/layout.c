@@ -80,6 +80,7 @@ static void nn_use_in_step(nn_plan *plan, int i) {
     if (node->saved.ndim) nn_use(saved, s);
     if (i < plan->n_forward) saved->bytes += nn_plan_asked(plan, step->kernels.extra_saved, &step->call);
     nn_use_outputs(plan, step, s, needs);
+    if (step->fused.reader) nn_use(nn_data_of(plan, step, plan->steps[i + 1].node->output[0]), s);
     if (step->backward && step->kernels.backward_weights)
         nn_use_for_weights(plan, step, step->paired_in ? step->paired_in : s);
     for (int k = 0; k < node->n_inputs; k++) {
@@ -120,6 +121,49 @@ static void nn_overlay(nn_plan *plan) {
             data->last = grad->last;
             grad->in = data;
         }
+    }
+}
+
+/* The next step after s that reads or writes a value's gradient; n_steps: none. */
+static int nn_next_use(const nn_plan *plan, int s, nn_value v) {
+    int next = plan->n_steps;
+    for (int t = plan->n_steps - 1; t > s; t--) {
+        const plan_step *step = &plan->steps[t];
+        for (int k = 0; step->backward && k < NN_MAX_OUTPUTS; k++) next = step->node->output[k] == v ? t : next;
+        for (int k = 0; step->backward && k < step->node->n_inputs; k++) next = step->node->input[k] == v ? t : next;
+    }
+    return next;
+}
+
+/* Whether input k's gradient, which begins in step s, may lie in the place of output 0's. */
+static bool nn_can_pass(const nn_plan *plan, int s, int k) {
+    const nn_node *node = plan->steps[s].node;
+    const nn_value v = node->input[k], y = node->output[0];
+    if (!(node->passes >> k & 1) || v < 0 || plan->graph->values[v].source != NN_FROM_NODE) return false;
+    if (nn_plan_overlaps(plan, v) || plan->grad[v].in || plan->grad[v].first != s) return false;
+    return plan->grad[v].bytes == plan->grad[y].bytes && plan->type[v] == plan->type[y];
+}
+
+/* Whether a value's gradient stays as it was written until its last use. */
+static bool nn_stays(const nn_plan *plan, nn_value v) {
+    return plan->graph->nodes[plan->graph->values[v].index].leaves_gradient;
+}
+
+/* Gradients of inputs take the place of the output's where they are equal to it: of the last input, and of another one if
+ * nothing is added to it before the last use of the first. */
+static void nn_pass_gradients(nn_plan *plan, int s) {
+    const nn_node *node = plan->steps[s].node;
+    piece *dy = nn_grad_of(plan, node->output[0]), *place = dy->in ? dy->in : dy;
+    nn_value passed = -1;
+    if (nn_plan_overlaps(plan, node->output[0]) || !nn_is_used(dy) || dy->last != s || place->last != s) return;
+    for (int k = node->n_inputs - 1; k >= 0; k--) {
+        const nn_value v = node->input[k];
+        if (!nn_can_pass(plan, s, k)) continue;
+        piece *dx = &plan->grad[v];
+        if (passed >= 0 && (!nn_stays(plan, passed) || plan->grad[passed].last >= nn_next_use(plan, s, v))) continue;
+        dx->in = place;
+        place->last = dx->last > place->last ? dx->last : place->last;
+        passed = v;
     }
 }
 
@@ -184,5 +228,8 @@ static bool nn_layout(nn_plan *plan) {
 bool nn_plan_layout(nn_plan *plan) {
     nn_lifetimes(plan);
     nn_overlay(plan);
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        if (plan->steps[s].backward && plan->steps[s].node->passes) nn_pass_gradients(plan, s);
+    }
     return nn_layout(plan);
 }

@@ -26,6 +26,8 @@ typedef struct nn_node {
     unsigned backward_needs; /* bit i: input i's data; NN_NEEDS_OUTPUT << i: output i's */
     bool synced;             /* forward and backward add numbers up over the processes of nn_plan_sync */
     double momentum;         /* of running outputs: see nn_run */
+    unsigned passes;         /* bit i: the gradient of input i is that of output 0, and may have its memory */
+    bool leaves_gradient;    /* backward does not write to the gradient of output 0 */
     bool recompute;          /* backward runs it again: see nn_recompute */
     int bias; /* the input that is added to each row of output 0 last, so that its gradient is the sum over
                               * rows of that output's; 0: none */

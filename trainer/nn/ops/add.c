@@ -9,6 +9,7 @@ static int add_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     if (x->ndim < 1) return adamod__refuse("x is missing");
     if (!nn_same_shape(x, branch)) return adamod__refuse("x and branch must have one shape");
     *out = *x;
+    if (nn_dropout_of(node->attributes) == 0) node->passes = 1u << 0 | 1u << 1;
     return nn_dropout_check(node);
 }
 

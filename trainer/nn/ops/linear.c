@@ -21,6 +21,7 @@ static int linear_shape(nn_node *node, const nn_shape *in, nn_shape *out) {
     node->backward_needs = 1u << 0 | 1u << 1;
     if (NN_ATTR(linear, node)->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
     if (NN_ATTR(linear, node)->activation == NN_GELU) node->saved = *out;
+    node->leaves_gradient = NN_ATTR(linear, node)->activation == NN_LINEAR;
     if (NN_ATTR(linear, node)->activation == NN_LINEAR && node->input[2] >= 0) node->bias = 2;
     return 0;
 }

@@ -52,10 +52,17 @@ template <typename T> static void forward(const nn_call *c) {
         drop_of(c), (const T *)c->input[0].data, (const T *)c->input[1].data, (T *)c->output[0].data, count_of(c));
 }
 
+/* A gradient in the place of the output's is there already. */
+template <typename T> static target<T> target_elsewhere(const nn_call *c, int input) {
+    const target<T> t = target_of<T>(c, input);
+    return t.to == (T *)c->grad->output[0] && !t.add ? target<T>{NULL, false} : t;
+}
+
 template <typename T> static void backward(const nn_call *c) {
-    if (count_of(c) == 0) return;
-    backward_kernel<T><<<blocks_of(c), THREADS, 0, stream_of(c)>>>(drop_of(c), (const T *)c->grad->output[0],
-                                                                   target_of<T>(c, 0), target_of<T>(c, 1), count_of(c));
+    const target<T> dx = target_elsewhere<T>(c, 0), db = target_elsewhere<T>(c, 1);
+    if (count_of(c) == 0 || (!dx.to && !db.to)) return;
+    backward_kernel<T>
+        <<<blocks_of(c), THREADS, 0, stream_of(c)>>>(drop_of(c), (const T *)c->grad->output[0], dx, db, count_of(c));
 }
 
 extern "C" const nn_kernels nn_cuda_add = {.forward = NN_BY_TYPE(output[0], forward),

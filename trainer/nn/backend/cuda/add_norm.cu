@@ -158,7 +158,8 @@ __global__ static void __launch_bounds__(THREADS, sizeof(T) == 2 ? 4 : 2) forwar
     }
 }
 
-/* Inputs of a row's gradient. */
+/* Inputs of a row's gradient. Without a branch, the dx that is added to stands in its place, and nothing of it is kept: a
+ * read that begins with the others is not waited for before dx is written. */
 template <typename T> struct row_grads {
     row_inputs<T> inputs;
     chunk<T> dy[CHUNKS];
@@ -168,16 +169,22 @@ template <typename T> struct row_grads {
 
 template <typename T, int warps>
 __device__ static inline row_grads<T> load_grads(const norm_rows<T> &p, const place<warps> &at, int64_t row,
-                                                 const T *dy) {
+                                                 const T *dy, target<T> dx) {
     row_grads<T> r;
     r.saved = row < p.rows ? *reinterpret_cast<const float2 *>(p.saved + 2 * row) : make_float2(0, 0);
-    r.kept = load_kept(p, at, row);
+    r.kept = p.branch ? load_kept(p, at, row) : 0;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
         r.dy[k] = load_chunk(dy + row * p.cols + j, row < p.rows && j < p.cols);
     }
     r.inputs = load_inputs(p, at, row);
+    if (p.branch || !dx.add) return r;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t j = at.column(k);
+        r.inputs.branch[k] = load_chunk(dx.to + row * p.cols + j, row < p.rows && j < p.cols && dx.to);
+    }
     return r;
 }
 
@@ -213,6 +220,13 @@ __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps>
         const int64_t j = at.column(k), i = row * p.cols + j;
         if (row >= p.rows || j >= p.cols) continue;
         for (int e = 0; e < CHUNK; e++) g[k][e] = (g[k][e] - mean_g - h[k][e] * mean_gh) * scale;
+        if (!p.branch) {
+            float before[CHUNK];
+            widen_chunk<T>(r.inputs.branch[k], before);
+            for (int e = 0; e < CHUNK; e++) g[k][e] += before[e];
+            if (dx.to) store_floats<CHUNK>(dx.to + i, g[k]);
+            continue;
+        }
         put<CHUNK>(dx, i, g[k]);
         for (int e = 0; e < CHUNK; e++) g[k][e] = r.kept >> (k * CHUNK + e) & 1 ? p.dropout.scale * g[k][e] : 0;
         put<CHUNK>(db, i, g[k]);
@@ -249,12 +263,12 @@ __global__ static void __launch_bounds__(BACK_THREADS, 1)
     const place<warps> at;
     const int64_t rows = rows_at_once(BACK_THREADS, warps), step = gridDim.x * rows;
     row_grads<T> next = {};
-    if (AHEAD) next = load_grads(p, at, blockIdx.x * rows + at.group, dy);
+    if (AHEAD) next = load_grads(p, at, blockIdx.x * rows + at.group, dy, dx);
     columns_grad<N> mine = {};
     for (int64_t first = blockIdx.x * rows; first < p.rows; first += step) {
         const int64_t row = first + at.group;
-        const row_grads<T> now = AHEAD ? next : load_grads(p, at, row, dy);
-        if (AHEAD) next = load_grads(p, at, row + step, dy);
+        const row_grads<T> now = AHEAD ? next : load_grads(p, at, row, dy, dx);
+        if (AHEAD) next = load_grads(p, at, row + step, dy, dx);
         row_grad<T, warps>(p, at, row, now, dx, db, &mine);
     }
     if (sums) block_grad<warps>(at, mine, p.cols, sums);

@@ -1,19 +1,22 @@
 /* y = activation(x W^T + b) and its gradient (ops/linear.c) by cuBLASLt, with bias and ReLU in its epilogue. (It could sum
  * the bias's gradient on the way to dW, too, or take ReLU's slope on the way to dx; but those kernels take 1.4 to 1.9 and
- * 1.5 to 3 times as long on an H200.)
+ * 1.5 to 3 times as long on an H200.) In bf16 the epilogue also does the work of a gelu or a residual addition behind it.
  *
  * cuBLASLt sees columns where we see rows, so each product is asked for transposed:
  *   y  [rows, out]: y^T = W x^T        dx [rows, in]: dx^T = W^T dz^T        dW [out, in]: dW^T = x^T dz
  * A small dW leaves most of the chip idle, so the plan may have two of them done as one.
  */
 #include "nn/backend/cuda/product.h"
+#include "nn/backend/cuda/slope.cuh"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A node's plan in one direction: forward one product, backward two, for x and W. */
 typedef struct linear_plan {
     product y, dx, dw;
     bool fused;      /* forward's bias and ReLU are in the epilogue; cuBLASLt has that not for all shapes */
+    bool finishes;   /* and so is the work of the op behind it */
     product pair;    /* dw of this and the paired call in one; not ready: there is none */
     void **pointers; /* its, on the device: two of x, two of dz, two of dW */
 } linear_plan;
@@ -71,9 +74,47 @@ static void linear_release(void *prepared) {
     free(p);
 }
 
+/* ---- gelu or a residual addition behind it ---- */
+
+/* In f32 the ops stay apart, with the bits they have alone. */
+static bool linear_finishes(const nn_call *c, const char *reader_op, const nn_call *reader) {
+    if (c->input[0].type != NN_BF16 || NN_ATTR(linear, c)->activation != NN_LINEAR) return false;
+    return strcmp(reader_op, "gelu") == 0 || (strcmp(reader_op, "add") == 0 && nn_dropout_of(reader->attributes) == 0);
+}
+
+static bool is_addition(const nn_call *reader) { return reader->input[1].cols > 0; }
+
+static product_shape finished_shape(const nn_call *c) {
+    product_shape s = forward_shape(c, true);
+    if (!is_addition(c->fused->reader))
+        s.epilogue = c->input[2].data ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return s;
+}
+
+/* gelu's backward reads y, which the epilogue leaves; an addition's does not. */
+static void forward_finished(const nn_call *c, const linear_plan *p) {
+    const nn_call *reader = c->fused->reader;
+    const bool addition = is_addition(reader);
+    const nn_array *other = &reader->input[reader->input[0].data == c->output[0].data ? 1 : 0];
+    const product_more more = {c->input[2].data, addition ? other->data : NULL, addition ? NULL : c->output[0].data};
+    product_run_more(c, &p->y, c->input[1].data, c->input[0].data, reader->output[0].data, &more);
+}
+
+/* The op behind it by its own kernel, where cuBLASLt has no such epilogue. */
+static void forward_reader(const nn_call *reader) {
+    (is_addition(reader) ? &nn_cuda_add : &nn_cuda_gelu)->forward(reader);
+}
+
+/* ---- making products ---- */
+
 /* Fused, if that can be. */
 static adamod_status prepare_forward(const nn_call *c, linear_plan *p) {
     const product_shape fused = forward_shape(c, true), plain = forward_shape(c, false);
+    if (c->fused->reader) {
+        const product_shape finished = finished_shape(c);
+        p->finishes = product_try(&p->y, &finished, c->device->precision, c->training);
+        if (p->finishes) return ADAMOD_OK;
+    }
     p->fused = product_try(&p->y, &fused, c->device->precision, c->training);
     return p->fused ? ADAMOD_OK : product_make(&p->y, &plain, c->device->precision, c->training);
 }
@@ -154,86 +195,57 @@ template <typename T> static void launch_activate(const nn_call *c, bool bias) {
 
 /* ---- slopes and sums over rows ---- */
 
-enum { SUM_ROWS = 32, SUM_LANES = 8 }; /* of a block: rows, and threads side by side */
+struct no_slope {
+    static constexpr bool writes = false;
+    template <int N> __device__ uint4 load(int64_t, bool) const { return make_uint4(0, 0, 0, 0); }
+    template <int N> __device__ void times(const uint4 &, int64_t, float (&)[N]) const {}
+};
 
-/* The gradient before the activation, given that after it. */
-template <nn_activation A, typename T, int N>
-__device__ static inline void times_slope(const uint4 &y, const float *saved, float (&g)[N]) {
-    if (A == NN_RELU) {
+template <typename T> struct relu_slope {
+    static constexpr bool writes = true;
+    const T *y;
+    template <int N> __device__ uint4 load(int64_t at, bool there) const { return load_raw<N>(y + at, there); }
+    template <int N> __device__ void times(const uint4 &raw, int64_t, float (&g)[N]) const {
         float x[N];
-        widen_raw<T>(y, x);
+        widen_raw<T>(raw, x);
         for (int k = 0; k < N; k++) g[k] = x[k] > 0 ? g[k] : 0;
-    } else if (A == NN_GELU) {
+    }
+};
+
+/* Of z P(N < z). */
+struct gelu_slope {
+    static constexpr bool writes = true;
+    const float *saved;
+    template <int N> __device__ uint4 load(int64_t, bool) const { return make_uint4(0, 0, 0, 0); }
+    template <int N> __device__ void times(const uint4 &, int64_t at, float (&g)[N]) const {
         float z[N];
-        load_floats<N>(saved, z);
+        load_floats<N>(saved + at, z);
         for (int k = 0; k < N; k++) g[k] *= normal_below(z[k]) + z[k] * 0.39894228f * expf(-0.5f * z[k] * z[k]);
     }
-}
+};
 
-/* dy becomes dz, in its place: nothing else reads it. A block has SUM_ROWS rows of 32 N columns, N a pack or, where columns
- * are no whole packs, one, and leaves their sums in its row of sums, unless that is NULL. */
-template <typename T, int N, nn_activation A>
-__global__ static void __launch_bounds__(32 * SUM_LANES, 4)
-    slope_kernel(int64_t rows, int64_t cols, unsigned across, const T *y, const float *saved, T *dz, float *sums) {
-    constexpr int ROWS = SUM_ROWS / SUM_LANES; /* of a thread */
-    __shared__ __align__(16) float shared[SUM_LANES][32 * N];
-    const int64_t part = blockIdx.x / across, column = (int64_t)(blockIdx.x % across) * 32 * N;
-    const int64_t j = column + threadIdx.x * N, first = part * SUM_ROWS + threadIdx.y;
-    uint4 g[ROWS], a[ROWS] = {};
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) { /* all loads before the first store */
-        const int64_t row = first + i * SUM_LANES, at = row * cols + j;
-        const bool there = row < rows && j < cols;
-        g[i] = load_raw<N>(dz + at, there);
-        if (A == NN_RELU) a[i] = load_raw<N>(y + at, there);
-    }
-    float sum[N] = {};
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-        const int64_t row = first + i * SUM_LANES, at = row * cols + j;
-        float x[N];
-        if (row >= rows || j >= cols) continue;
-        widen_raw<T>(g[i], x);
-        times_slope<A, T>(a[i], saved + at, x);
-        if (A != NN_LINEAR) store_floats<N>(dz + at, x);
-        for (int k = 0; k < N; k++) sum[k] += x[k];
-    }
-    if (!sums) return;
-    store_floats<N>(&shared[threadIdx.y][threadIdx.x * N], sum);
-    __syncthreads();
-    for (int k = (int)(threadIdx.y * 32 + threadIdx.x); k < 32 * N && column + k < cols; k += 32 * SUM_LANES) {
-        float all = 0;
-        for (int lane = 0; lane < SUM_LANES; lane++) all += shared[lane][k];
-        sums[part * cols + column + k] = all;
-    }
-}
-
-template <typename T, int N> static void launch_slope(const nn_call *c) {
-    const int64_t rows = c->output[0].rows, cols = out_of(c), across = parts(cols, 32 * N);
-    const nn_activation activation = NN_ATTR(linear, c)->activation;
-    void (*const kernel)(int64_t, int64_t, unsigned, const T *, const float *, T *, float *) =
-        activation == NN_RELU   ? slope_kernel<T, N, NN_RELU>
-        : activation == NN_GELU ? slope_kernel<T, N, NN_GELU>
-                                : slope_kernel<T, N, NN_LINEAR>;
-    const unsigned blocks = (unsigned)(across * parts(rows, SUM_ROWS));
-    if (blocks == 0) return;
-    kernel<<<blocks, dim3(32, SUM_LANES), 0, stream_of(c)>>>(rows, cols, (unsigned)across, (const T *)c->output[0].data,
-                                                             c->saved, (T *)c->grad->output[0],
-                                                             c->grad->input[2] ? c->grad->partials : NULL);
+/* dy becomes dz, in its place: nothing else reads it. */
+template <typename T, class S> static void launch_dz(const nn_call *c, S slope) {
+    T *const dz = (T *)c->grad->output[0];
+    launch_slope<T, S>(stream_of(c), c->output[0].rows, out_of(c), slope, dz, dz,
+                       c->grad->input[2] ? c->grad->partials : NULL);
 }
 
 template <typename T> static void find_dz(const nn_call *c) {
-    if (out_of(c) % pack<T>::N == 0) launch_slope<T, pack<T>::N>(c);
-    else launch_slope<T, 1>(c);
+    switch (NN_ATTR(linear, c)->activation) {
+        case NN_LINEAR: launch_dz<T>(c, no_slope{}); break;
+        case NN_RELU: launch_dz<T>(c, relu_slope<T>{(const T *)c->output[0].data}); break;
+        case NN_GELU: launch_dz<T>(c, gelu_slope{c->saved}); break;
+    }
 }
 
 static size_t linear_partials(const nn_call *c) {
-    return c->grad->input[2] ? (size_t)(parts(c->output[0].rows, SUM_ROWS) * out_of(c)) : 0;
+    return c->grad->input[2] ? slope_floats(c->output[0].rows, out_of(c)) : 0;
 }
 
 static void bias_grad(const nn_call *c) {
     const int64_t cols = out_of(c);
-    const nn_sum sum = {c->grad->partials,     cols, parts(c->output[0].rows, SUM_ROWS), cols, c->grad->input[2],
+    const nn_sum sum = {c->grad->partials,     cols, slope_parts(c->output[0].rows), cols, c->grad->input[2],
                         c->grad->accumulate[2]};
     nn_cuda_sum(c, &sum);
 }
@@ -244,9 +256,14 @@ static void linear_forward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
     const nn_activation activation = NN_ATTR(linear, c)->activation;
     void *bias = c->input[2].data;
+    if (p->finishes) {
+        forward_finished(c, p);
+        return;
+    }
     product_run(c, &p->y, c->input[1].data, c->input[0].data, c->output[0].data, false, p->fused ? bias : NULL);
     if (activation == NN_GELU || (!p->fused && (bias || activation == NN_RELU)))
         BY_TYPE(c->output[0].type, launch_activate, c, !p->fused);
+    if (c->fused->reader) forward_reader(c->fused->reader);
 }
 
 /* Sums over rows come with the slope, where there is one; else nothing waits for them. */
@@ -286,4 +303,5 @@ const nn_kernels nn_cuda_linear = {.forward = linear_forward,
                                    .prepare = linear_prepare,
                                    .release = linear_release,
                                    .partials = linear_partials,
-                                   .pairs = true};
+                                   .pairs = true,
+                                   .fusion = {.finishes = linear_finishes}};

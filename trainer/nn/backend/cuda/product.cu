@@ -49,6 +49,14 @@ static cublasStatus_t lay_out(cublasLtMatrixLayout_t *out, cudaDataType_t type, 
 #endif
 }
 
+static bool keeps_before(const product_shape *s) {
+    return s->epilogue == CUBLASLT_EPILOGUE_GELU_AUX || s->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+static cublasStatus_t set_before(const product *p, const void *before) {
+    return cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &before, sizeof before);
+}
+
 static cublasStatus_t describe(product *p, const product_shape *s, nn_precision precision) {
     const cublasComputeType_t compute = precision == NN_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t ta = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -59,6 +67,11 @@ static cublasStatus_t describe(product *p, const product_shape *s, nn_precision 
         e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue);
+    if (e == CUBLAS_STATUS_SUCCESS && keeps_before(s)) {
+        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s->ldd, sizeof s->ldd);
+        if (e == CUBLAS_STATUS_SUCCESS)
+            e = set_before(p, (const void *)(uintptr_t)256); /* aligned, as all arrays are */
+    }
     const int64_t ra = s->trans_a ? s->k : s->m, ca = s->trans_a ? s->m : s->k;
     const int64_t rb = s->trans_b ? s->n : s->k, cb = s->trans_b ? s->k : s->n;
     if (e == CUBLAS_STATUS_SUCCESS) e = lay_out(&p->a, s->in, ra, ca, s->lda, s->count);
@@ -86,7 +99,7 @@ static cublasStatus_t recommend(const product *p, cublasLtMatmulHeuristicResult_
 
 /* Memory for one shape's trials. */
 typedef struct trial {
-    void *a, *b, *d[2], *bias, *workspace;
+    void *a, *b, *d[2], *before, *bias, *workspace;
     unsigned *differences;
     size_t result; /* bytes of d */
     cudaStream_t stream;
@@ -95,7 +108,7 @@ typedef struct trial {
 static size_t size_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
 
 static void trial_close(trial *t) {
-    void *const all[] = {t->a, t->b, t->d[0], t->d[1], t->bias, t->workspace, t->differences};
+    void *const all[] = {t->a, t->b, t->d[0], t->d[1], t->before, t->bias, t->workspace, t->differences};
     for (void *p : all) cudaFree(p);
     if (t->stream) cudaStreamDestroy(t->stream);
     cudaGetLastError(); /* cudaMalloc may have failed */
@@ -109,6 +122,7 @@ static bool trial_open(trial *t, const product_shape *s) {
     ok = ok && cudaMalloc(&t->a, (size_t)a * size_of(s->in)) == cudaSuccess;
     ok = ok && cudaMalloc(&t->b, (size_t)b * size_of(s->in)) == cudaSuccess;
     ok = ok && cudaMalloc(&t->d[0], t->result) == cudaSuccess && cudaMalloc(&t->d[1], t->result) == cudaSuccess;
+    ok = ok && (!keeps_before(s) || cudaMalloc(&t->before, t->result) == cudaSuccess);
     ok = ok && cudaMalloc(&t->bias, (size_t)s->m * size_of(s->out)) == cudaSuccess;
     ok = ok && cudaMalloc(&t->workspace, PRODUCT_WORKSPACE) == cudaSuccess;
     ok = ok && cudaMalloc((void **)&t->differences, sizeof *t->differences) == cudaSuccess;
@@ -150,6 +164,7 @@ static int fastest(const trial *t, product *p, const product_shape *s, const cub
                    int n) {
     const bool epilogue = s->epilogue != CUBLASLT_EPILOGUE_DEFAULT && s->epilogue != CUBLASLT_EPILOGUE_RELU;
     if (epilogue) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &t->bias, sizeof t->bias);
+    if (t->before) set_before(p, t->before);
     if (!trial_run(t, p, &found[0].algo, t->d[0])) return 0;
     int best = 0;
     float least = 0;
@@ -234,11 +249,20 @@ adamod_status product_make(product *p, const product_shape *s, nn_precision prec
                         (long long)s->n, (long long)s->k, cublasLtGetStatusString(e));
 }
 
+void product_run_more(const nn_call *c, const product *p, const void *a, const void *b, void *d,
+                      const product_more *more) {
+    const float one = 1, beta = more->added ? 1 : 0;
+    if (more->bias)
+        cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &more->bias, sizeof more->bias);
+    if (more->before) set_before(p, more->before);
+    const cublasStatus_t e =
+        cublasLtMatmul(handle_of_device(), p->desc, &one, a, p->a, b, p->b, &beta, more->added ? more->added : d, p->d,
+                       d, p->d, &p->algo, c->workspace, p->workspace, stream_of(c));
+    if (e != CUBLAS_STATUS_SUCCESS) nn_cuda_launch_failed("a product of matrices", cublasLtGetStatusString(e));
+}
+
 void product_run(const nn_call *c, const product *p, const void *a, const void *b, void *d, bool add,
                  const void *bias) {
-    const float one = 1, beta = add ? 1 : 0;
-    if (bias) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    const cublasStatus_t e = cublasLtMatmul(handle_of_device(), p->desc, &one, a, p->a, b, p->b, &beta, d, p->d, d,
-                                            p->d, &p->algo, c->workspace, p->workspace, stream_of(c));
-    if (e != CUBLAS_STATUS_SUCCESS) nn_cuda_launch_failed("a product of matrices", cublasLtGetStatusString(e));
+    const product_more more = {bias, add ? d : NULL, NULL};
+    product_run_more(c, p, a, b, d, &more);
 }

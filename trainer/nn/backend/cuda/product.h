@@ -41,4 +41,14 @@ void product_free(product *p);
  * arrays of pointers on the device. */
 void product_run(const nn_call *c, const product *p, const void *a, const void *b, void *d, bool add, const void *bias);
 
+/* More arrays of a product; those that are NULL are not there. */
+typedef struct product_more {
+    const void *bias;
+    const void *added; /* like D, to which it is added; may be D */
+    void *before;      /* like D: receives what the epilogue's function is applied to (CUBLASLT_EPILOGUE_GELU_AUX) */
+} product_more;
+
+void product_run_more(const nn_call *c, const product *p, const void *a, const void *b, void *d,
+                      const product_more *more);
+
 #endif
