@@ -1,8 +1,8 @@
 """Rules that look at whole parameters, where processes have parts of them (FSDP2, tensor parallelism).
 
-Such a parameter is put together with its gradient and its states, updated as any other, and taken apart again: every
-process computes the same, and keeps its part. So there are whole tensors of a few parameters at a time. A rule that
-looks at all parameters at once has all of them whole in its step.
+Such a parameter is gathered with its gradient and its states, updated as any other, and scattered again: every process
+computes the same, and keeps its part. So there are whole tensors of a few parameters at a time. A rule that looks at
+all parameters at once has all of them whole in its step.
 
 What is known of them is kept from step to step, their memory is not. PyTorch's allocator gives a step like the last the
 same memory, so that the library's handles on GPUs need not be made anew.
@@ -35,7 +35,7 @@ def _is_alike(p: Tensor, t: Tensor) -> bool:
 
 
 def _typed(name: str, t: Any, dtype: torch.dtype) -> Any:
-    """A state that is spread, with the type that all processes gather it in."""
+    """A spread state, converted to the type in which all processes gather it."""
     is_number = name not in ("step", "master") and is_distributed(t) and t.is_floating_point()
     return t.to(dtype) if is_number and t.dtype is not dtype else t
 
@@ -44,10 +44,10 @@ class Parts:
     """A parameter that is spread over processes, its gradient and its states, as whole tensors."""
 
     def __init__(self, p: Tensor, grad: Tensor, state: Dict[str, Any], dtype: torch.dtype) -> None:
-        """dtype: of states that are numbers. What a process has may be of another, where its part is small."""
+        """dtype: the type of states that are numbers. A process with a small part may keep them in another type."""
         self.p, self.outer = p, state
         state = {name: _typed(name, t, dtype) for name, t in q8.decoded(state, of_parts_only=True).items()}
-        # In an order that all processes have, whatever happened to each before.
+        # Sorted, so that the order is the same in all processes.
         states = {name: state[name] for name in sorted(state) if name != "step" and isinstance(state[name], Tensor)}
         tensors = {_PARAM: p, **states, _GRAD: grad}
         alike = {name: t for name, t in tensors.items() if _is_alike(p, t)}
@@ -80,7 +80,7 @@ class Parts:
 
 
 class Whole(Arrays):
-    """Some parameters of a group, those that are spread over processes as whole tensors."""
+    """Some parameters of a group; those that are spread over processes are gathered as whole tensors."""
 
     def __init__(self, of: Arrays, places: Sequence[int]) -> None:
         self.of = of
@@ -149,7 +149,7 @@ def _batches(arrays: Arrays) -> Iterator[List[int]]:
 
 
 class Together:
-    """Parameters that are whole at the same time, and the library's handles for them."""
+    """Parameters that are gathered at the same time, and the library's handles for them."""
 
     def __init__(self, wholes: List[Whole]) -> None:
         self.wholes = wholes
@@ -188,7 +188,7 @@ class Together:
 
 
 def _told(p: Tensor, state: Dict[str, Any]) -> str:
-    """Everything that decides which collectives a process calls for a gathered parameter, in words for a message."""
+    """Describes, for a message, everything that decides which collectives a process calls for a gathered parameter."""
     g: Any = p.grad
     if g is None:
         return "no gradient"
@@ -196,7 +196,7 @@ def _told(p: Tensor, state: Dict[str, Any]) -> str:
     for name in sorted(name for name in state if name != "step" and isinstance(state[name], Tensor)):
         scale, t = state.get(q8.scale_name(name)), state[name]
         if name in map(q8.scale_name, state) and not is_distributed(t):
-            continue  # of this process's part, which is a matter of its size
+            continue  # whether this process's part is in 8 bits depends on its size alone
         names.append(f"{name} in 8 bits" if is_distributed(scale) else name)
         names[-1] += f" on {tuple(t.placements)}" if is_distributed(t) and not same_place(p, t) else ""
     where = f" on {tuple(g.placements)}" if is_distributed(g) and not same_place(p, g) else ""
@@ -247,7 +247,7 @@ class Gathering:
             together.update(states, scaling, scale, collect)
 
     def make_states(self, groups: Sequence[Arrays], states: States) -> None:
-        """The states of parameters that are gathered, as they are before the first update."""
+        """Makes the states that gathered parameters have before the first update."""
         for together in self._turns(groups):
             together.make_states(states)
 

@@ -88,7 +88,7 @@ __device__ static inline row_inputs<T> load_inputs(const norm_rows<T> &p, const 
 
 static_assert(CHUNKS * CHUNK == 16, "kept holds a bit for each");
 
-/* Which of a thread's numbers of the branch dropout keeps, where there is dropout: bit e is number e's. */
+/* The numbers of a thread's branch that dropout keeps, if there is dropout: bit e is for number e. */
 template <typename T, int warps>
 __device__ static inline unsigned draw_kept(const norm_rows<T> &p, const place<warps> &at, int64_t row) {
     const uint64_t key = drop_key(p.dropout);
