@@ -503,8 +503,8 @@ class Handles(unittest.TestCase):
     def test_no_memory_is_kept(self):
         params, optimizer = spread(lt.LAMB, torch.float32, init_device_mesh("cpu", (1,)), first_dimension)
         steps(optimizer, params, 1, 3, as_parameter)
-        (together,) = optimizer._gathering.known.values()
-        for arrays in together.wholes:
+        (gathered,) = optimizer._gathering.known.values()
+        for arrays in gathered.wholes:
             self.assertEqual([p.numel() for p in arrays.params], [0] * len(params))
             self.assertEqual([set(state) for state in arrays.states.values()], [{"step"}] * len(params))
             self.assertEqual([link.touch.untyped_storage().nbytes() for link in arrays.links], [0] * len(params))

@@ -213,7 +213,7 @@ class Arrays:
         self.spread = [sharded and is_spread(p) for p, sharded in zip(self.params, self.sharded)]
         self.has_spread = any(self.spread)
         self.offload = False  # states are in host memory; see host.py
-        self.together = False  # all of the optimizer's are updated whole, since some are spread: the rule couples them
+        self.gathers_all = False  # a step gathers all parameters, as some are spread and the rule couples them
         self.gathers: List[int] = []  # parameters that whole.py updates in this step; only checked here
         self.collected: List[_c.Statistics] = []  # of their last update
         self.links: List[Optional[Link]] = [None] * len(self.params)
@@ -314,7 +314,7 @@ class Arrays:
         """Points the spans at what is there now. A faulty parameter is refused here. same_states:
         each parameter has the dict it had in the last step."""
         self.gathers = []
-        if self.together:
+        if self.gathers_all:
             self._gather_all(states)
             return
         if same_states and self.settled is not None and self.settled.follow():

@@ -260,7 +260,7 @@ class Optimizer(torch.optim.Optimizer):
             first += len(group["params"])
         if arrays and arrays[0].facts.couples_arrays and any(any(a.spread) for a in arrays):
             for each in arrays:
-                each.together = True
+                each.gathers_all = True
         self._arrays = arrays
         return arrays
 

@@ -1,9 +1,11 @@
-"""States in 8 bits: codes as a uint8 tensor with the parameter's shape and layout, and beside it, as NAME_scale, a
-float32 for each 256 of them begun, in the order they have in memory. Of a DTensor they are a DTensor placed as it is, and
-the scales those of this process's part: blocks begin anew in every part. Where a step puts whole parameters together
-(whole.py), blocks are those of the whole, and the scales a DTensor that is replicated: each process has all of them.
+"""States in 8 bits: codes as a uint8 tensor with the parameter's shape and layout; and, as NAME_scale, a float32 for
+each block of 256 codes in the order of memory, the last of which may be shorter. The codes of a DTensor are a DTensor
+placed as it is, with the scales of this process's part: blocks begin anew in every part. If a step gathers the
+parameter (whole.py), blocks are those of the whole, and the scales are a replicated DTensor: each process has all of
+them.
 
-Steps work on the codes themselves. What is here converts them from and to numbers, where a checkpoint has the other.
+Steps work on the codes themselves. These functions convert them from and to numbers, for checkpoints with the other
+form.
 
 SPDX-License-Identifier: MIT
 """

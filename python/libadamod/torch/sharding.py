@@ -119,7 +119,7 @@ class Stack:
         self.all = gathered(d)
         self.whole: Dict[str, Tensor] = dict(zip(tensors, self.all))
 
-    def take_apart(self, changed: Container[str]) -> None:
+    def scatter(self, changed: Container[str]) -> None:
         """Writes this process's parts of the whole tensors that were changed."""
         parts = local(placed(self.all, self.like))
         for (name, t), part in zip(self.tensors.items(), parts):

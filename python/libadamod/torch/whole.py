@@ -61,11 +61,11 @@ class Parts:
         self.stacked = stacked
         self.as_it_was = {name for name, t in states.items() if self.outer.get(name) is t}
 
-    def take_apart(self) -> None:
+    def scatter(self) -> None:
         """Each process keeps its part of what was updated."""
         in_place = {name for name, t in self.state.items() if self.stacked.get(name) is t and name in self.as_it_was}
         for stack in self.stacks:
-            stack.take_apart(in_place | {_PARAM})
+            stack.scatter(in_place | {_PARAM})
         for name in [name for name in self.outer if name not in self.state]:
             del self.outer[name]
         for name, t in self.state.items():
@@ -91,7 +91,7 @@ class Whole(Arrays):
         whole = [torch.empty(0, dtype=p.dtype, device=p.device) if of.spread[i] else p for i, p in zip(places, params)]
         super().__init__(of.hyper.rule, of.index, of.first, whole)
 
-    def put_together(self, states: States) -> None:
+    def gather(self, states: States) -> None:
         self.set_options({**self.of.values, **self.of.tensors})
         for i, t in zip(self.places, self.params):
             p = self.of.params[i]
@@ -107,10 +107,10 @@ class Whole(Arrays):
             state.clear()
             state.update(parts.state)
 
-    def take_apart(self) -> None:
+    def scatter(self) -> None:
         for t, parts in self.parts:
             parts.state = dict(self.states[t])
-            parts.take_apart()
+            parts.scatter()
         self.let_go()
 
     def let_go(self) -> None:
@@ -148,7 +148,7 @@ def _batches(arrays: Arrays) -> Iterator[List[int]]:
         yield batch
 
 
-class Together:
+class Gathered:
     """Parameters that are gathered at the same time, and the library's handles for them."""
 
     def __init__(self, wholes: List[Whole]) -> None:
@@ -161,7 +161,7 @@ class Together:
     def update(self, states: States, scaling: Scaling, scale: float, collect: bool) -> None:
         try:
             for whole in self.wholes:
-                whole.put_together(states)
+                whole.gather(states)
                 whole.prepare(whole.states)
             ready = self.handles.prepare(self.wholes, scaling, collect)
             for whole in self.wholes:
@@ -173,7 +173,7 @@ class Together:
             self.handles.read_steps()
             for whole in self.wholes:
                 whole.finish()
-                whole.take_apart()
+                whole.scatter()
                 whole.of.collected += [s for s in (whole.statistics, *self.handles.statistics(whole)) if s is not None]
         finally:
             for whole in self.wholes:
@@ -181,10 +181,10 @@ class Together:
 
     def make_states(self, states: States) -> None:
         for whole in self.wholes:
-            whole.put_together(states)
+            whole.gather(states)
             whole.prepare(whole.states)
             whole.leave()
-            whole.take_apart()
+            whole.scatter()
 
 
 def _told(p: Tensor, state: Dict[str, Any]) -> str:
@@ -212,7 +212,7 @@ class Gathering:
     """The parameters of an optimizer that are gathered in its steps."""
 
     def __init__(self) -> None:
-        self.known: Dict[Any, Together] = {}
+        self.known: Dict[Any, Gathered] = {}
 
     def agree(self, groups: Sequence[Arrays], states: States, failed: bool = False) -> None:
         """Before a step's first collective: that all processes have the same of the parameters that it gathers. Each would
@@ -243,26 +243,26 @@ class Gathering:
             for i in arrays.gathers:
                 if capturing(str(arrays.params[i].device)):
                     raise RuntimeError(f"{arrays.name(i)} is sharded: a step that gathers it cannot be captured")
-        for together in self._turns(groups):
-            together.update(states, scaling, scale, collect)
+        for each in self._turns(groups):
+            each.update(states, scaling, scale, collect)
 
     def make_states(self, groups: Sequence[Arrays], states: States) -> None:
         """Makes the states that gathered parameters have before the first update."""
-        for together in self._turns(groups):
-            together.make_states(states)
+        for each in self._turns(groups):
+            each.make_states(states)
 
-    def _turns(self, groups: Sequence[Arrays]) -> Iterator[Together]:
-        """The parameters that are updated together, set after set."""
+    def _turns(self, groups: Sequence[Arrays]) -> Iterator[Gathered]:
+        """The sets of parameters that are gathered at the same time, one after the other."""
         before, self.known = self.known, {}
         for turn in self._choices(groups):
             key = tuple((arrays.index, *places) for arrays, places in turn)
             found = before.get(key)
             if found is None or not found.serves(groups):
-                found = Together([Whole(arrays, places) for arrays, places in turn])
+                found = Gathered([Whole(arrays, places) for arrays, places in turn])
             self.known[key] = found
             yield found
 
     def _choices(self, groups: Sequence[Arrays]) -> List[List[Tuple[Arrays, List[int]]]]:
-        if any(arrays.together for arrays in groups):
+        if any(arrays.gathers_all for arrays in groups):
             return [[(arrays, arrays.gathers) for arrays in groups if arrays.gathers]]
         return [[(arrays, batch)] for arrays in groups for batch in _batches(arrays)]
