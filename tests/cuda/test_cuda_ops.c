@@ -65,7 +65,7 @@ static const int64_t row_sizes[][2] = {{0, 5},    {1, 1},    {1, 64},    {2, 7},
                                        {9, 3000}, {7, 4096}, {12, 4104}, {300, 768}, {2200, 512}, {1100, 1024}};
 enum { ROW_SIZES = sizeof row_sizes / sizeof *row_sizes };
 
-/* Every other one only, from the second on, where ADAMOD_TEST_FAST is set. */
+/* With ADAMOD_TEST_FAST, only every second size is tested, from the second on. */
 static int first_size(void) { return getenv("ADAMOD_TEST_FAST") ? 1 : 0; }
 
 TEST(dropout_is_the_reference) {
@@ -327,7 +327,8 @@ TEST(best_is_the_reference) {
     }
 }
 
-/* Each row has a path through rows that nobody writes in this step, and a place of its own; every fifth is nobody's. */
+/* Each row has a path through rows that are not written in this step, and a place of its own; every fifth has no
+ * hypothesis. */
 TEST(path_attention_is_the_reference) {
     NEEDS_DEVICE();
     enum { ROWS = 60, LENGTH = 70 };

@@ -1,10 +1,10 @@
 /* libFuzzer target: sequences of calls, the same with every instruction set this processor has, on 1 and on 3 threads.
- * Whatever is called in whatever order, with numbers from anywhere in the range: statuses, messages, parameters, states,
- * files and statistics must be the same, bit for bit but for the bits of NaNs.
+ * For any calls in any order, with any numbers: statuses, messages, parameters, states, files and statistics must be
+ * the same bit for bit, except the bits of NaNs.
  *
- * An input runs twice: on one thread with the best set, and on another of these machines, which its bytes choose. So that a
- * core runs some 900 inputs in a second, arrays are small, and pools are made once; that small arrays are still shared by
- * threads, chunks are smaller in what is built for a fuzzer (adamod__chunk_size).
+ * An input runs twice: on one thread with the best set, and with a set and a number of threads that its bytes choose.
+ * Arrays are small and pools are made once, so that a core runs some 900 inputs in a second. A fuzzer's build has
+ * smaller chunks (adamod__chunk_size), so that threads share small arrays too.
  *
  *     cmake --preset fuzz && cmake --build --preset fuzz && build-fuzz/fuzz/fuzz_calls tests/fuzz/corpus/calls
  *

@@ -48,7 +48,7 @@ static void toy_run(const work *w, work_space *space) {
 
 static const rule_driver toy_driver = {.run = toy_run, .takes = 1u << MATRICES, .workspace = toy_workspace};
 
-/* A handle of sgd, with a record like its own but for what is special. */
+/* A handle of sgd with a record of its own: sgd's, but with a driver and other coefficients. */
 static adamod_hyper *toy_hyper(rule *record, const rule_driver *driver) {
     adamod_hyper *h = NULL;
     runs = items_taken = 0;

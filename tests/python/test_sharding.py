@@ -35,7 +35,7 @@ RULES = {
     "StableAdamW": lambda p: lt.StableAdamW(p, lr=0.01),
     "AdaShift": lambda p: lt.AdaShift(p, lr=0.01, window=3),
 }
-# Element by element, but for how many elements of a parameter move.
+# Element-wise, except that the number of elements that move is the whole parameter's.
 CAUTIOUS = {
     "AdaMod": lambda p, lr=0.01, **o: lt.AdaMod(p, lr=lr, beta3=0.9, weight_decay=0.1, cautious=True, **o),
     "AdamW": lambda p, **o: lt.AdamW(p, bound="momental", beta3=0.9, skip_idle=True, cautious=True, **o),

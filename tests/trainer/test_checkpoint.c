@@ -744,7 +744,7 @@ TEST(a_crash_while_saving_leaves_the_last_one) {
         fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {
-            alarm(60); /* should nobody be left to end it */
+            alarm(60); /* in case the parent dies */
             for (meta.step = 1000;; meta.step++) (void)checkpoint_save(path, &m.params, m.opt, &meta);
         }
         usleep(3000 + 1711 * (useconds_t)i);
@@ -771,8 +771,8 @@ static void flip(const char *path, int64_t bit) {
     close(fd);
 }
 
-/* It is refused whichever bit is changed, to go on from and to compute with: parameters may be right where the optimizer's
- * state is damaged, but nobody should have to wonder. */
+/* A checkpoint with any bit changed is refused, for resuming and for use, even if the damage is in the optimizer's
+ * state and the parameters are right. */
 TEST(a_damaged_checkpoint_is_refused) {
     const char *path = below("damaged.safetensors");
     model m, other;

@@ -431,14 +431,14 @@ TEST(best_are_in_order_and_equals_by_their_columns) {
 
 /* ---- path_attention ---- */
 
-/* Paths that cross: row r goes through rows of others. Every fifth is nobody's. */
+/* Paths that cross: row r goes through rows of other hypotheses. Every fifth row has no hypothesis. */
 static void make_paths(int64_t rows, int length, int32_t *paths, int32_t *positions) {
     for (int64_t r = 0; r < rows; r++) {
         positions[r] = (int32_t)(r * 7 % length);
         for (int t = 0; t < length; t++) paths[r * length + t] = (int32_t)((r + t * 3) % rows * length + t);
         paths[r * length + positions[r]] = r % 5 == 4 ? -1 : (int32_t)(r * length + positions[r]);
     }
-    /* Nobody reads what another writes in this step: rows that are written are read by their own alone. */
+    /* A row that is written in this step is read by its own hypothesis alone. */
     for (int64_t r = 0; r < rows; r++) {
         for (int t = 0; t < positions[r]; t++) {
             int32_t *at = &paths[r * length + t];

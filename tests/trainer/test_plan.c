@@ -1,5 +1,5 @@
-/* Plans on a device: what is summed when, and by whom. The device is the host's memory, and its kernels are the reference
- * ones, which leave sums over rows to the plan as a device's may. */
+/* Plans on a device: sums over rows, and the steps that compute them. The device is the host's memory, and its kernels
+ * are the reference ones, which leave sums over rows to the plan as a device's may. */
 #include "check.h"
 #include "fake_device.h"
 #include "nn/plan.h"

@@ -392,7 +392,7 @@ TEST(schedules_may_count_epochs) {
               "optimizer.schedule.lr: schedule: steps is 0");
 }
 
-/* Which of them comes first depends on the data. */
+/* Updates and epochs may be mixed, as their order depends on the data. */
 TEST(a_schedule_may_count_both_epochs_and_updates) {
     OWNED_RECIPE r = {0};
     adamod_optimizer *opt = NULL;
