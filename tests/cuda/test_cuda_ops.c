@@ -173,7 +173,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     }
 }
 
-/* A value added to itself: a plan gives both inputs one gradient, replaced first, then added to. */
+/* A value added to itself: a plan gives both inputs the same gradient, which is first replaced, then added to. */
 static void check_shared_gradient(const char *op, int64_t cols, int vectors) {
     enum { ROWS = 5, MOST = ROWS * 24 };
     const size_t bytes = MOST * sizeof(float);

@@ -23,7 +23,7 @@
 
 enum { MOST_RULES = 64, MOST_CALLS = 24, MOST_TENSORS = 6, MOST_GROUPS = 3, MOST_UPDATES = 10, MOST_ELEMENTS = 3000 };
 
-/* This file's own loops over elements: what they compare tells the fuzzer nothing. */
+/* Loops of this file over elements, left out of coverage: their comparisons tell the fuzzer nothing. */
 #define UNWATCHED __attribute__((no_sanitize("coverage")))
 
 typedef struct array {
@@ -140,8 +140,8 @@ static void see_params(machine *m) {
     for (int i = 0; i < m->n; i++) see_array(m, m->arrays[i].p_type, m->arrays[i].p, m->arrays[i].count);
 }
 
-/* Asking for a state that is not there takes long, as it is answered in words. So after some inputs most look only for those
- * that the rule ever had. An input alone, as one that is run again, looks for all. */
+/* Asking for a state that does not exist takes long, as the answer is a message. So after some inputs, most inputs look
+ * only for states that the rule has had so far. An input run alone, for example again, looks for all. */
 static bool all_states;
 static uint64_t states_of[MOST_RULES]; /* a bit for each */
 

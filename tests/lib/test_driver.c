@@ -183,7 +183,7 @@ TEST(a_workspace_that_cannot_be) {
     adamod_hyper_free(h);
 }
 
-/* Whether states can be 8-bit is the record's, too. */
+/* The record also says whether states can be in 8 bits. */
 TEST(states_in_8_bits_if_the_record_says_so) {
     rule record;
     adamod_hyper *h = toy_hyper(&record, NULL);

@@ -186,7 +186,8 @@ TEST(what_is_no_temporary_file_is_left_alone) {
     CHECK_INT(scratch_files(), 5);
 }
 
-/* Nor is what a link in its place leads to opened: that alone rewinds a tape, or takes a lock that another waits for. */
+/* The target of a link in its place is not opened either: opening alone rewinds a tape, or takes a lock that another
+ * process waits for. */
 TEST(what_a_link_leads_to_is_not_opened) {
     char event[4096];
     enter_scratch(true);

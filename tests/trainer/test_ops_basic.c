@@ -414,7 +414,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     for (int i = 0; i < ROWS * COLS; i++) CHECK_CLOSE(y[i], beta[i % COLS], 0);
 }
 
-/* A value added to itself: a plan gives both inputs one gradient, replaced first, then added to. */
+/* A value added to itself: a plan gives both inputs the same gradient, which is first replaced, then added to. */
 static void check_shared_gradient(const opcheck *o, const nn_kernels *kernels, int vectors) {
     enum { ROWS = 5, COLS = 24, N = ROWS * COLS };
     float *x = random_array(N, 1), *dy = random_array(N, 2), *one = random_array(COLS, 3), y[N], saved[2 * ROWS];

@@ -100,7 +100,7 @@ adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision
 adamod_status nn_device_status(const char *device);
 /* Note i, from 0, on how a device runs an op, for people; out->op is NULL: there are no more. */
 typedef struct nn_note {
-    const char *op, *title; /* "lstm", "LSTM" */
+    const char *op, *title; /* the op's name, and its title for people */
     char text[96];
 } nn_note;
 adamod_status nn_device_note(const char *device, int i, nn_note *out);

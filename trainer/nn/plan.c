@@ -60,7 +60,7 @@ static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backwa
     if (!kernels) kernels = &node->op->ref;
     plan_step *step = &plan->steps[plan->n_steps++];
     *step = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
-    /* no other step knows the statistics of several processes, and none runs another one's work again */
+    /* no other step knows the statistics of several processes, and no step runs another's work again */
     const bool alone = !(plan->options.synced && node->synced) && !node->recompute;
     if (on && alone) step->fusion = kernels->fusion;
     if (!backward || kernels->backward) return ADAMOD_OK;
