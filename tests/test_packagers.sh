@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What packaging/ has for others' tools, as far as it can be checked without them: templates leave no token once a release has
-# filled them, and what results is what its tool can parse; options that a recipe sets exist; images copy files that exist and
-# install packages that exist.
+# Checks packaging/ as far as possible without the package managers: filled templates have no token left and can be
+# parsed; options that a recipe sets exist; images copy files that exist and install packages that exist.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}

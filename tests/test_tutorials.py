@@ -35,7 +35,7 @@ def blocks(page):
 
 
 def alike(expected, found):
-    """The same words, and numbers within a twentieth."""
+    """Whether two texts have the same words, and numbers that differ by at most a twentieth."""
     pattern = re.compile(r"\d+\.\d+")
     if pattern.sub("#", expected) != pattern.sub("#", found):
         return False

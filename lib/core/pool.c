@@ -87,7 +87,7 @@ static void *adamod__pool_main(void *argument) {
     for (;;) {
         seen = adamod__pool_wait(start.pool, seen);
         if (atomic_load(&start.pool->stop)) return NULL;
-        /* A worker that wakes after the run was closed has nothing to do; nobody waits for it. */
+        /* A worker that wakes after the run was closed has nothing to do, and no thread waits for it. */
         atomic_fetch_add(&start.pool->joined, 1);
         if (atomic_load(&start.pool->open)) adamod__pool_work(start.pool, start.index);
         atomic_fetch_sub(&start.pool->joined, 1);

@@ -14,8 +14,8 @@
 
 enum { Q8_BLOCK = 256, Q8_SHIFT = 20 };
 
-/* Kinds of states. Of squares and learning rates, none becomes 0 beside larger ones: dividing by the root of zero would be
- * worse than a small error. */
+/* Kinds of states. No square or learning rate becomes 0 beside larger ones: dividing by the root of zero would be worse
+ * than a small error. */
 enum {
     Q8_SIGNED,
     Q8_POSITIVE,

@@ -94,7 +94,7 @@ typedef struct device_progress {
     int64_t *tensor_steps;
 } device_progress;
 
-/* Which launches a step consists of. */
+/* Optional launches of a step. */
 typedef struct device_step {
     int norm;    /* the global norm is needed */
     int collect; /* statistics are wanted */

@@ -135,7 +135,7 @@ _RELATIVE = re.compile(r"(!?)\[((?:[^\[\]])*)\]\((?![a-z]+:|#)([^()\s]+)\)")
 
 
 def _address():
-    """Where the project's files can be read, without a slash at the end: ADAMOD_URL. None: no address is known."""
+    """The address of the project's files, without a slash at the end: ADAMOD_URL. None: not known."""
     given = os.environ.get("ADAMOD_URL", "").rstrip("/")
     if given and not re.fullmatch(r"https?://[^\s()<>\"]+", given):
         sys.exit(f"{NAME}: ADAMOD_URL is '{given}', expected an address such as https://example.org/adamod/blob/v1.0.0")
@@ -169,7 +169,7 @@ def _metadata():
 
 
 def _time():
-    """Of all files in an archive, in seconds since 1970; zip files begin in 1980."""
+    """The time of all files in an archive, in seconds since 1970; zip files begin in 1980."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "1577836800")
     if not given.isdigit() or int(given) < 315532800:
         sys.exit(f"{NAME}: SOURCE_DATE_EPOCH is '{given}', expected seconds since 1970, from 1980 on")
@@ -493,7 +493,8 @@ SOURCES = ["LICENSE", "README.md", "pyproject.toml", "lib", "docs", "python"]
 
 
 def _wanted(info):
-    """What belongs in the source archive, as it would be on any machine."""
+    """A tarfile filter: leaves out what does not belong in the source archive, and makes the rest the same on any
+    machine."""
     name = Path(info.name).name
     if name == "__pycache__" or name.startswith(".") or re.search(r"\.(pyc|o|tmp|so(\..*)?)$", name):
         return None

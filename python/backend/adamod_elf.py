@@ -1,4 +1,4 @@
-"""Which machines a shared library runs on, as the tag of a wheel says it (PEP 600), from what readelf tells of it.
+"""The machines that a shared library runs on, as a wheel's tag (PEP 600), found by readelf.
 
 SPDX-License-Identifier: MIT
 """
@@ -13,9 +13,8 @@ import sysconfig
 
 _MACHINES = {3: "i686", 62: "x86_64", 183: "aarch64"}  # e_machine
 
-# What every Linux with glibc has. A library that needs another one would have to bring it along. The C++ compiler's
-# libraries are everywhere too, but glibc's version does not tell theirs: no more of them than gcc 4.8 had, as in
-# manylinux2014.
+# Libraries that every Linux with glibc has. Others would have to be in the wheel. The C++ compiler's libraries are on
+# every system too, but glibc's version does not tell theirs: we allow the versions of gcc 4.8, as manylinux2014 does.
 _EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[-a-z0-9_]*)\.so\.\d+$")
 _NEWEST = {"GLIBCXX": (3, 4, 19), "CXXABI": (1, 3, 7), "GCC": (4, 8, 0)}
 

@@ -1,75 +1,24 @@
 /* Attention on a CUDA device against ref: all sizes of heads and lengths, decoding, and shapes of real models. */
 #include "nn/backend.h"
+#include "attention_cases.h"
 #include "check.h"
 #include "cudacheck.h"
 #include "nn/ops/attention.h"
 
 #include <stdlib.h>
 
-/* Lengths of queries and keys of sequences; a negative length is that many rows in no range. */
-enum { MOST = 192 };
-typedef struct attention_case {
-    int heads, size;
-    bool causal, cross;
-    double dropout;
-    int n, nq[MOST], nk[MOST];
-    bool decoding; /* q is [q | k | v] beside a cache, and there are no gradients */
-    int kv_heads;  /* 0: heads */
-} attention_case;
+enum { MOST = ATTENTION_MOST };
 
-static int64_t lay_out(int n, const int *lengths, int32_t (*ranges)[2], int *sequences) {
-    int32_t row = 0;
-    *sequences = 0;
-    for (int i = 0; i < n; i++) {
-        const int32_t length = abs(lengths[i]);
-        if (lengths[i] >= 0) {
-            ranges[*sequences][0] = row;
-            ranges[(*sequences)++][1] = row + length;
-        }
-        row += length;
-    }
-    return row;
-}
-
-/* Rounded to bf16 on the way to a result, beside what is stored: the weights or the gradients of scores, which the
- * tensor cores multiply, and the output, which backward reads. */
+/* Two numbers are rounded to bf16 on the way to a result, beside what is stored: the weights or the gradients of scores,
+ * which the tensor cores multiply, and the output, which backward reads. */
 static bool check_case(const attention_case *a, nn_type type) {
-    int32_t q_ranges[MOST][2], k_ranges[MOST][2];
-    int sequences, sequences_k, longest = 0;
-    const int64_t d = a->heads * a->size, d_k = a->kv_heads ? a->kv_heads * a->size : d;
-    const int64_t rows = lay_out(a->n, a->nq, q_ranges, &sequences);
-    const int64_t k_rows = lay_out(a->n, a->cross ? a->nk : a->nq, k_ranges, &sequences_k);
-    for (int i = 0; i < a->n; i++) {
-        longest = a->nq[i] > longest ? a->nq[i] : longest;
-        longest = a->nk[i] > longest ? a->nk[i] : longest;
-    }
-    opcheck o = {
-        .op = &nn_op_attention,
-        .attributes =
-            {.attention = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout, .kv_heads = a->kv_heads}},
-        .n_inputs = 4,
-        .input = {OPCHECK_ROWS(1, rows, a->cross && !a->decoding ? d : d + 2 * d_k), OPCHECK_NONE,
-                  OPCHECK_INDEX(2, sequences, 2, q_ranges), OPCHECK_INDEX(2, sequences, 2, k_ranges)},
-        .training = true,
-        .seed = (uint64_t)(rows + 131 * d),
-        .longest_sum = a->size + longest,
-        .slack = 4, /* gradients of scores are small differences of large sums */
-        .rounded = 2,
-    };
-    if (a->cross) o.input[ATTENTION_KV] = (opcheck_input)OPCHECK_ROWS(3, k_rows, 2 * d_k);
-    if (a->decoding) o.input[ATTENTION_Q].no_grad = o.input[ATTENTION_KV].no_grad = true;
-    return cudacheck(&o, type);
+    attention_setup x;
+    attention_set_up(&x, a);
+    x.o.rounded = 2;
+    return attention_told(a, cudacheck(&x.o, type));
 }
 
-static bool is_ref(attention_case a) {
-    for (int i = 0; i < 2; i++) {
-        if (check_case(&a, i ? NN_BF16 : NN_F32)) continue;
-        printf("%d heads of %d, %d of keys, causal %d, cross %d, dropout %g, %d lengths\n", a.heads, a.size, a.kv_heads,
-               a.causal, a.cross, a.dropout, a.n);
-        return false;
-    }
-    return true;
-}
+static bool is_ref(attention_case a) { return check_case(&a, NN_F32) && check_case(&a, NN_BF16); }
 
 #define NEED_DEVICE()                                                                                                  \
     if (!cudacheck_open()) SKIP(adamod_last_error())
@@ -94,18 +43,8 @@ TEST(is_ref_for_random_lengths) {
     NEED_DEVICE();
     const uint64_t seeds = getenv("ADAMOD_TEST_FAST") ? 8 : 40;
     for (uint64_t seed = 0; seed < seeds; seed++) {
-        attention_case a = {.heads = 1 + (int)nn_below(seed, 0, 16), .size = 1 + (int)nn_below(seed, 1, 20)};
+        attention_case a = attention_at_random(seed, 50);
         if (seed % 2) a.size = 8 * a.size % 72 + 8;
-        a.causal = nn_below(seed, 2, 2);
-        a.cross = nn_below(seed, 3, 2);
-        a.dropout = nn_below(seed, 4, 2) ? 0.3 : 0;
-        a.n = (int)nn_below(seed, 5, 9);
-        for (int i = 0; i < a.n; i++) {
-            const int sign = nn_below(seed, 6 + 3 * (uint64_t)i, 8) ? 1 : -1;
-            a.nq[i] = sign * (int)nn_below(seed, 7 + 3 * (uint64_t)i, 50);
-            a.nk[i] = sign * (int)nn_below(seed, 8 + 3 * (uint64_t)i, 50);
-            if (sign < 0 && (!a.nq[i] || !a.nk[i])) a.nq[i] = a.nk[i] = -1;
-        }
         CHECK(is_ref(a));
     }
 }

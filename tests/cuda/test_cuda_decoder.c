@@ -55,7 +55,7 @@ TEST(query_key_is_the_reference) {
     for (int i = 0; i < 10; i += fast_tests() ? 3 : 1) {
         for (int k = 0; k < 4; k++) {
             CHECK(query_key_is_ref((query_key_sizes){37, 6, 2, head_sizes[i], k & 1, k & 2, 10000}));
-            /* an odd number of columns; not one, whose norm is 1 or -1: its slope is what rounding leaves */
+            /* an odd number of columns; not one column, whose norm is 1 or -1, with a slope that is rounding alone */
             const int odd = head_sizes[i] > 2 ? head_sizes[i] - 1 : 3;
             CHECK(query_key_is_ref((query_key_sizes){5, 3, 3, odd, k & 1, k & 2, 0}));
             CHECK(query_key_is_ref((query_key_sizes){5, 3, 1, head_sizes[i], k & 1, k & 2, 0}));

@@ -80,7 +80,7 @@ TEST(a_captured_step_is_replayed_while_options_change) {
         CHECK_INT(adamod_report(x->gpu, 3, &none), ADAMOD_ERROR_ORDER);
         CHECK_INT(adamod_report(x->gpu, 12, &none), ADAMOD_ERROR_ORDER);
         CHECK_INT(adamod_skipped(x->gpu), 1);
-        /* Other pointers in a step outside do not change the graph's. */
+        /* New pointers in a step outside a graph do not change the graph's. */
         void *elsewhere = device_alloc(x->arrays[0].count * 4);
         pair_grads(x);
         to_device(elsewhere, x->arrays[0].g, x->arrays[0].count * 4);

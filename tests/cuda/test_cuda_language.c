@@ -183,7 +183,8 @@ TEST(batches_of_several_lengths_are_those_of_the_processor) {
     }
 }
 
-/* Odd numbers of units and many sequences are, and all weights in full precision; those of 60 units need a GPU that can. */
+/* Weights are streamed for odd numbers of units, for many sequences, and in full precision. Those of 60 units stay on
+ * the chip if the GPU can. */
 TEST(a_run_says_that_weights_are_streamed) {
     NEEDS_DEVICE();
     static const struct {
@@ -221,7 +222,7 @@ TEST(numbers_that_are_not_finite_come_through) {
     }
 }
 
-/* A batch without rows has no gradient, and leaves the state as it was. */
+/* A batch without rows has zero gradients, and leaves the state as it was. */
 TEST(a_batch_may_be_empty) {
     NEEDS_DEVICE();
     static const char *const precisions[] = {"train.precision=full", "train.precision=mixed"};
@@ -289,8 +290,8 @@ TEST(a_run_in_parts_ends_as_one_and_runs_repeat) {
     }
 }
 
-/* tests/trainer/test_groups.c, on a device: what is frozen stays through updates that are replayed, and a group's options are as good
- * as the recipe's. */
+/* tests/trainer/test_groups.c on a device: frozen parameters stay through replayed updates, and options of a group act
+ * as those of the recipe do. */
 TEST(groups_of_parameters) {
     NEEDS_DEVICE();
     enter_scratch(true);

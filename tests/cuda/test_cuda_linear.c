@@ -15,7 +15,7 @@ static opcheck linear_case(nn_activation activation, bool bias, int64_t rows, in
     if (out > rows && out > in) o.longest_sum = (double)out;
     if (bias) o.input[2] = (opcheck_input)OPCHECK_VECTOR(out);
     o.input[1].scale = in > 16 ? 4 / sqrt((double)in) : 1;
-    /* Few digits: where z is 0, all backends must see it. */
+    /* Numbers have few digits, so that all backends see the same z as 0. */
     for (int i = 0; activation == NN_RELU && i < 3; i++) o.input[i].step = 0.25;
     return o;
 }

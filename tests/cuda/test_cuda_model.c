@@ -173,7 +173,7 @@ TEST(a_hundred_steps_follow_those_of_the_processor) {
     }
 }
 
-/* Or the optimizer would take what differs for a change by hand. */
+/* Else the optimizer would take the difference for a change by hand. */
 TEST(the_bf16_copy_is_always_the_parameters_rounded) {
     if (!cudacheck_open()) SKIP("no device");
     const transformer_config c = device_config();

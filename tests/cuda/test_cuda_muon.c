@@ -1,6 +1,6 @@
-/* Muon's matrices on a GPU, whose steps of Newton and Schulz are in bf16 with sums in f32: against the same steps taken here
- * in double and rounded to bf16 at the same places; against the CPU's, which are in f32; the same bits in whatever company;
- * degenerate matrices; graphs. Skipped where there is no GPU.
+/* Muon's matrices on a GPU, whose steps of Newton and Schulz are in bf16 with sums in f32: against the same steps taken
+ * here in double and rounded to bf16 at the same places; against the CPU's, which are in f32; the same bits whatever
+ * other matrices there are; degenerate matrices; graphs. Skipped where there is no GPU.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -34,7 +34,7 @@ static void multiply(double *out, const double *a, int64_t n, int64_t k, const d
     }
 }
 
-/* u, n <= m, is replaced by what the steps make of it. */
+/* Replaces u (n <= m) by the result of the steps. */
 static void orthogonalize(double *u, int64_t n, int64_t m, const polynomial *p) {
     double sum = 0, *gram = malloc((size_t)(n * n) * 8), *poly = malloc((size_t)(n * n) * 8);
     double *next = malloc((size_t)(n * m) * 8);
@@ -104,7 +104,7 @@ static const struct {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* One step does not make much of a sum that is rounded the other way in bf16; five do. */
+/* One step hardly enlarges the effect of a sum that bf16 rounds the other way; five steps do. */
 TEST(steps_in_bf16) {
     NEED_CUDA;
     static const polynomial one = {1.5, -0.5, 0.25, 1}, none = {1, 0, 0, 0}, five = {3.4445, -4.775, 2.0315, 5};
@@ -212,7 +212,7 @@ TEST(not_finite) {
     }
 }
 
-/* Squares that overflow or vanish are no reason for another update. */
+/* Squares that overflow or vanish do not change the update. */
 TEST(large_and_small_gradients) {
     NEED_CUDA;
     double first[40 * 6] = {0};

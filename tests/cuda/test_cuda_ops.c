@@ -65,19 +65,8 @@ static const int64_t row_sizes[][2] = {{0, 5},    {1, 1},    {1, 64},    {2, 7},
                                        {9, 3000}, {7, 4096}, {12, 4104}, {300, 768}, {2200, 512}, {1100, 1024}};
 enum { ROW_SIZES = sizeof row_sizes / sizeof *row_sizes };
 
-/* Every other one only, from the second on, where ADAMOD_TEST_FAST is set. */
+/* With ADAMOD_TEST_FAST, only every second size is tested, from the second on. */
 static int first_size(void) { return getenv("ADAMOD_TEST_FAST") ? 1 : 0; }
-
-static opcheck dropout_case(int64_t rows, int64_t cols, double p, bool training) {
-    return (opcheck){
-        .op = &nn_op_dropout,
-        .attributes = {.dropout = {.dropout = p}},
-        .n_inputs = 1,
-        .input = {OPCHECK_ROWS(1, rows, cols)},
-        .training = training,
-        .seed = (uint64_t)(rows + cols),
-    };
-}
 
 TEST(dropout_is_the_reference) {
     NEEDS_DEVICE();
@@ -184,7 +173,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     }
 }
 
-/* A value added to itself: a plan gives both inputs one gradient, replaced first, then added to. */
+/* A value added to itself: a plan gives both inputs the same gradient, which is first replaced, then added to. */
 static void check_shared_gradient(const char *op, int64_t cols, int vectors) {
     enum { ROWS = 5, MOST = ROWS * 24 };
     const size_t bytes = MOST * sizeof(float);
@@ -290,23 +279,6 @@ TEST(log_softmax_is_the_reference) {
 
 /* ---- embedding ---- */
 
-static opcheck embedding(int64_t rows, int64_t n, int64_t d, int32_t *ids, int32_t *positions, uint64_t furthest) {
-    for (int64_t i = 0; i < rows; i++) {
-        ids[i] = (int32_t)nn_below(1, (uint64_t)i, (uint64_t)n);
-        if (positions) positions[i] = (int32_t)nn_below(2, (uint64_t)i, furthest);
-    }
-    opcheck o = {
-        .op = &nn_op_embedding,
-        .attributes = {.embedding = {.scale = 1.5}},
-        .n_inputs = 3,
-        .input = {OPCHECK_INDEX(1, rows, 0, ids), OPCHECK_NONE, OPCHECK_MATRIX(n, d)},
-        .seed = (uint64_t)(n + d),
-        .longest_sum = (double)rows,
-    };
-    if (positions) o.input[1] = (opcheck_input)OPCHECK_INDEX(1, rows, 0, positions);
-    return o;
-}
-
 enum { MOST_TOKENS = 4000 };
 static int32_t ids[MOST_TOKENS], positions[MOST_TOKENS];
 
@@ -315,11 +287,11 @@ TEST(embedding_is_the_reference) {
     static const int64_t rows[] = {0, 1, 7, 300, 64, 33, 40, 3000, 777, 1025},
                          n[] = {3, 1, 2500, 40, 5, 9, 3, 3, 1, 700}, d[] = {8, 1, 6, 128, 2, 3, 300, 72, 16, 1024};
     for (int i = 0; i < 10; i++) {
-        opcheck o = embedding(rows[i], n[i], d[i], ids, NULL, 0);
+        opcheck o = embedding_case(rows[i], n[i], d[i], ids, NULL, 0);
         check_small(&o);
-        o = embedding(rows[i], n[i], d[i], ids, positions, 100);
+        o = embedding_case(rows[i], n[i], d[i], ids, positions, 100);
         check_small(&o);
-        o = embedding(rows[i], n[i], d[i], ids, positions, 5000);
+        o = embedding_case(rows[i], n[i], d[i], ids, positions, 5000);
         o.longest_sum = 0; /* of forward, which sums nothing: positions far away must not be off */
         o.input[2].no_grad = true;
         check_small(&o);
@@ -328,7 +300,7 @@ TEST(embedding_is_the_reference) {
 
 TEST(embedding_of_a_batch_with_padding_is_the_reference) {
     NEEDS_DEVICE();
-    opcheck o = embedding(MOST_TOKENS, 10000, 512, ids, positions, 60);
+    opcheck o = embedding_case(MOST_TOKENS, 10000, 512, ids, positions, 60);
     for (int i = 0; i < MOST_TOKENS; i++) {
         if (i % 25 == 24) ids[i] = 2;   /* the end of a sentence */
         if (i >= 3000) ids[i] = 0;      /* padding */
@@ -355,7 +327,8 @@ TEST(best_is_the_reference) {
     }
 }
 
-/* Each row has a path through rows that nobody writes in this step, and a place of its own; every fifth is nobody's. */
+/* Each row has a path through rows that are not written in this step, and a place of its own; every fifth has no
+ * hypothesis. */
 TEST(path_attention_is_the_reference) {
     NEEDS_DEVICE();
     enum { ROWS = 60, LENGTH = 70 };

@@ -42,7 +42,7 @@ TEST(options_of_rules) {
     }
 }
 
-/* Past the 64 terms that NosAdam adds one by one, and where RAdam is rectified. */
+/* Later than the 64 terms that NosAdam adds one by one, and late enough for RAdam to be rectified. */
 TEST(many_steps) {
     NEED_CUDA;
     for (int r = 0; adamod_rule_name(r); r++) {
@@ -192,8 +192,8 @@ TEST(many_small_arrays) {
     pair_free(x);
 }
 
-/* Matrices of every kind to those who sum over rows and columns: with rows that are short, long and across blocks, few of
- * them and many, one behind the other; more than a chunk of them. */
+/* Matrices of every kind for rules that sum over rows and columns: with few and many rows that are short, long or cross
+ * blocks; several matrices in an array, and more than a chunk of them. */
 static void pair_add_matrices(pair *x, adamod_type param, adamod_type grad) {
     static const struct {
         int ndim;

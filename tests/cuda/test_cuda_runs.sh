@@ -22,8 +22,8 @@ for task in translation images language gpt; do
     [ "$(numbers $task)" = "$(numbers $task.again)" ] || fail "$task: a repeated run has other numbers"
     "$ADAMOD" evaluate $task --device cuda >out 2>err || fail "$task: evaluate: $(cat err)"
 
-    # Two ranks on one GPU are one process that takes two batches for an update: in bits, but for running statistics of batch
-    # norms, and but for rounding in LSTMs.
+    # Two ranks on one GPU give the bits of one process that takes two batches for an update, except for running
+    # statistics of batch norms, and for rounding in LSTMs.
     full=(--device cuda --set train.precision=full --set train.accumulate=2)
     train 1 $task.yaml --out $task.two "${full[@]}"
     train 2 $task.yaml --out $task.ranks "${full[@]}" --set train.comm=mpi
@@ -33,7 +33,7 @@ for task in translation images language gpt; do
         fail "$task: two ranks have the loss $(last_loss $task.ranks), one process $(last_loss $task.two)"
 done
 
-# What backward computes again has the same bits.
+# Values that backward computes again have the same bits.
 for again in cheap blocks; do
     train 1 gpt.yaml --out gpt.$again --device cuda --set model.recompute=$again
     [ "$(tensors gpt)" = "$(tensors gpt.$again)" ] || fail "gpt: with model.recompute=$again a run ends in other bits"

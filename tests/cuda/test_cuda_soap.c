@@ -1,5 +1,5 @@
-/* SOAP's matrices on a GPU: the bits of the CPU, whatever the shapes, types and company; across changes of the basis, whose
- * averages may be of any rank; degenerate matrices; graphs. Skipped where there is no GPU.
+/* SOAP's matrices on a GPU: the bits of the CPU, for all shapes, types and other matrices beside them; across changes
+ * of the basis, whose averages may be of any rank; degenerate matrices; graphs. Skipped where there is no GPU.
  *
  * SPDX-License-Identifier: MIT
  */

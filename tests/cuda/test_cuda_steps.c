@@ -552,7 +552,7 @@ TEST(files_move_between_devices) {
         pair_run(x, 2);
         OK(adamod_save(x->cpu, path));
         pair_grads(x);
-        OK(adamod_step(x->gpu)); /* a step that loading undoes, but for the parameters */
+        OK(adamod_step(x->gpu)); /* loading undoes this step, except in the parameters */
         OK(adamod_load(x->gpu, path));
         for (int k = 0; k < x->n; k++) {
             const pair_array *a = &x->arrays[k];

@@ -131,8 +131,8 @@ TEST(wide_resnets_on_a_device) {
     }
 }
 
-/* One layer, so that little is between a fault and what is compared; of as many pixels as tiles of each size want. Where a
- * block has several tiles, sums are over more numbers and agree better. */
+/* One layer, so that faults show directly; with as many pixels as tiles of each size need. Blocks with several tiles
+ * sum more numbers, which agree better. */
 TEST(dense_layers_on_a_device) {
     const densenet_settings d = wide_densenet("1");
     if (!cudacheck_open()) SKIP("no device");

@@ -1,6 +1,7 @@
 /* libFuzzer target: trainer/data/sets/archive_file.c on the bytes of an archive, and sets_cache.c on a file of addresses.
  *
- * The first byte is odd for an archive. Whatever it is, nothing is written but its two members, in the folder it was given.
+ * The first byte is odd for an archive. In either case nothing is written but the archive's two members, in the given
+ * folder.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -26,7 +26,7 @@ static void check_text(const corpus_text *text, const corpus_options *o) {
     }
 }
 
-/* Without unknown tokens, the ids of a sentence give it back: exactly in characters, as the same words in words. */
+/* Without unknown tokens, the ids of a sentence decode to it: exactly for characters, to the same words for words. */
 static void check_decoding(const corpus_text *text, const corpus_lines *lines, const corpus_side *side,
                            const vocab *v) {
     for (int64_t i = 0; i < text->n; i++) {

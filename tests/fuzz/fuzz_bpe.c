@@ -18,7 +18,7 @@ static text_slice take(text_slice *rest) {
     return part;
 }
 
-/* Without separators and spaces a line is what it was. */
+/* Without separators and spaces a line is unchanged. */
 static void check_same(const char *out, text_slice line) {
     size_t i = 0;
     for (const char *c = out; *c; c++) {

@@ -1,10 +1,10 @@
 /* libFuzzer target: sequences of calls, the same with every instruction set this processor has, on 1 and on 3 threads.
- * Whatever is called in whatever order, with numbers from anywhere in the range: statuses, messages, parameters, states,
- * files and statistics must be the same, bit for bit but for the bits of NaNs.
+ * For any calls in any order, with any numbers: statuses, messages, parameters, states, files and statistics must be
+ * the same bit for bit, except the bits of NaNs.
  *
- * An input runs twice: on one thread with the best set, and on another of these machines, which its bytes choose. So that a
- * core runs some 900 inputs in a second, arrays are small, and pools are made once; that small arrays are still shared by
- * threads, chunks are smaller in what is built for a fuzzer (adamod__chunk_size).
+ * An input runs twice: on one thread with the best set, and with a set and a number of threads that its bytes choose.
+ * Arrays are small and pools are made once, so that a core runs some 900 inputs in a second. A fuzzer's build has
+ * smaller chunks (adamod__chunk_size), so that threads share small arrays too.
  *
  *     cmake --preset fuzz && cmake --build --preset fuzz && build-fuzz/fuzz/fuzz_calls tests/fuzz/corpus/calls
  *
@@ -23,7 +23,7 @@
 
 enum { MOST_RULES = 64, MOST_CALLS = 24, MOST_TENSORS = 6, MOST_GROUPS = 3, MOST_UPDATES = 10, MOST_ELEMENTS = 3000 };
 
-/* This file's own loops over elements: what they compare tells the fuzzer nothing. */
+/* Loops of this file over elements, left out of coverage: their comparisons tell the fuzzer nothing. */
 #define UNWATCHED __attribute__((no_sanitize("coverage")))
 
 typedef struct array {
@@ -140,8 +140,8 @@ static void see_params(machine *m) {
     for (int i = 0; i < m->n; i++) see_array(m, m->arrays[i].p_type, m->arrays[i].p, m->arrays[i].count);
 }
 
-/* Asking for a state that is not there takes long, as it is answered in words. So after some inputs most look only for those
- * that the rule ever had. An input alone, as one that is run again, looks for all. */
+/* Asking for a state that does not exist takes long, as the answer is a message. So after some inputs, most inputs look
+ * only for states that the rule has had so far. An input run alone, for example again, looks for all. */
 static bool all_states;
 static uint64_t states_of[MOST_RULES]; /* a bit for each */
 

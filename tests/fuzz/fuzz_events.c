@@ -50,7 +50,8 @@ static uint64_t read_varint(input *in) {
     }
 }
 
-/* Every field ends within its message. Those of bytes may be messages: event.summary is 5, .value 1, .histo 5. */
+/* Checks that every field ends within its message. Fields of bytes may be messages: event.summary is 5, .value 1,
+ * .histo 5. */
 static void check_message(input in, int depth) {
     static const unsigned nested[] = {5, 1, 5};
     while (in.size > 0) {

@@ -2,9 +2,9 @@
  *
  *     cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_load
  *
- * The first byte chooses the optimizer, the rest is the file. What is refused changes nothing; what is accepted can be
- * gone on with, saved, and loaded again. Checksums are not compared in a fuzzer's build, since none could be guessed.
- * First inputs are in corpus/load: files that seed_corpus wrote.
+ * The first byte chooses the optimizer, the rest is the file. A refused file changes nothing; after an accepted one the
+ * optimizer can step, be saved and loaded again. Checksums are not compared in a fuzzer's build, since none could be
+ * guessed. First inputs are in corpus/load: files that seed_corpus wrote.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -43,7 +43,7 @@ static void check_saved(const vocab *v, const text_slice *file) {
     free(bytes);
 }
 
-/* Encoded text is decoded to the same tokens, but for those that are unknown. */
+/* Encoded text is decoded to the same tokens, except unknown ones. */
 static void check_text(const vocab *v, text_unit unit, text_slice text) {
     const int64_t n = vocab_encode(v, unit, text, NULL, 0);
     int32_t *ids = malloc((size_t)n * sizeof *ids + 1);

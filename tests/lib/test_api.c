@@ -281,11 +281,11 @@ TEST(unknown_rules) {
     CHECK_HAS(adamod_last_error(), "did you mean 'nosadam'?");
     CHECK_INT(adamod_option_find("adashft", "lr", &o), ADAMOD_ERROR_NAME);
     CHECK_HAS(adamod_last_error(), "did you mean 'adashift'?");
-    /* Nothing near: all that there is. */
+    /* No name is near: the message lists all. */
     CHECK_INT(adamod_create(&opt, "stochastic gradient descent"), ADAMOD_ERROR_NAME);
     for (int i = 0; adamod_rule_name(i); i++) CHECK_HAS(adamod_last_error(), adamod_rule_name(i));
     CHECK_INT(adamod_create(&opt, ""), ADAMOD_ERROR_NAME);
-    /* A word of three letters is near every other: that is no suggestion. */
+    /* A word of three letters is near every other, so there is no suggestion. */
     CHECK_INT(adamod_create(&opt, "xyz"), ADAMOD_ERROR_NAME);
     CHECK(!strstr(adamod_last_error(), "did you mean"));
     char longest[5000];
@@ -315,7 +315,7 @@ TEST(unknown_options) {
     REFUSED(&f, adamod_hyper_set_text(h, "momentum", "1"), ADAMOD_ERROR_NAME, "adamod has no option 'momentum'");
     REFUSED(&f, adamod_hyper_get(h, "rho", &value), ADAMOD_ERROR_NAME, "adamod has no option 'rho'");
     REFUSED(&f, adamod_option_find("sgd", "betas", &o), ADAMOD_ERROR_NAME, "sgd has no option 'betas'");
-    /* Nothing near: the rule's own, and those of all. */
+    /* No option is near: the message lists the rule's own, and those of all rules. */
     REFUSED(&f, adamod_set(f.opt, "learning_rate", 1), ADAMOD_ERROR_NAME, "lr, beta1, beta2, beta3, eps, flavour");
     for (int i = 0; adamod_rule_name(i); i++) {
         CHECK_INT(adamod_option_find(adamod_rule_name(i), "wd", &o), ADAMOD_ERROR_NAME);
@@ -380,7 +380,7 @@ TEST(messages) {
     CHECK(adamod_last_error() != NULL);
     adamod_optimizer *opt = NULL;
     if (!CHECK_INT(adamod_create(&opt, "adam"), ADAMOD_OK)) return;
-    /* The line stays until the next failure, whatever succeeds meanwhile. */
+    /* The message stays until the next failure, whatever calls succeed meanwhile. */
     CHECK_INT(adamod_set(opt, "lr", -1), ADAMOD_ERROR_RANGE);
     keep_message(ADAMOD_OK);
     CHECK_HAS(message, "lr is -1, expected 0 <= lr");
@@ -403,7 +403,7 @@ TEST(messages) {
     strcpy(name + 600, "nowhere/at all");
     CHECK_INT(adamod_load(opt, name), ADAMOD_ERROR_IO);
     CHECK_HAS(adamod_last_error(), "nowhere/at all: cannot open: No such file or directory");
-    /* One line, whatever a name holds: control characters, and what is no UTF-8 or is cut in two. */
+    /* The message is one line, even if a name has control characters, bytes that are not UTF-8, or a cut character. */
     CHECK_INT(adamod_create(&opt, "a\nb\x1b[31m \x7f \xc2\x9b \xff \xc3."), ADAMOD_ERROR_NAME);
     CHECK_HAS(adamod_last_error(), "no rule 'a?b?[31m ? ? ? ?.'; ");
     CHECK_INT(adamod_create(&opt, "\u202egnp\u2066.\u200f\u061c\u2028\u2069x"), ADAMOD_ERROR_NAME); /* nor direction */
@@ -493,7 +493,7 @@ TEST(instruction_sets) {
     CHECK_HAS(adamod_last_error(), "ADAMOD_ISA is 'sse9'");
     CHECK_INT(adamod_pool_create(&pool, 2), ADAMOD_ERROR_NAME);
     CHECK(opt == NULL && h == NULL && pool == NULL);
-    /* The environment is not read but to make one of these, since another thread may be setting it. */
+    /* The environment is read only when one of these is created, since another thread may be setting it. */
     CHECK_INT(adamod_norm(NULL, 0, NULL, &norm), ADAMOD_OK);
     CHECK_CLOSE(norm, 0, 0);
     CHECK_INT(adamod_update(kept_h, &span, 1, NULL), ADAMOD_OK);

@@ -13,7 +13,7 @@
 
 /* ---- all rules ---- */
 
-/* A run done twice: in 16 bits with masters, and in f32. Changes by hand to the one are made to the other, too. */
+/* A run in 16 bits with masters, and the same in f32. Changes by hand to one are made to the other, too. */
 typedef struct twin {
     adamod_optimizer *opt[2];
     array param[2], grad[2];
@@ -110,7 +110,7 @@ static bool twin_agrees(const twin *x) {
     return good;
 }
 
-/* In the statistics, too, updates are measured from where they start. */
+/* Statistics also measure updates from where they start. */
 static bool twin_statistics_agree(const twin *x) {
     adamod_statistics s[2];
     for (int k = 0; k < 2; k++) CHECK_INT(adamod_get_statistics(x->opt[k], -1, &s[k]), 0);
@@ -146,7 +146,7 @@ TEST(every_rule_starts_from_a_changed_parameter) {
             const bool good = twins_stay_equal(&set, type, grad_type, i % 5 ? 45 : 1032, i % 2);
             if (!good) printf("%s {%s}, type %d, gradients %d\n", set.rule, set.options, (int)type, (int)grad_type);
         }
-        /* The ways through a kernel of their own: all instruction sets. */
+        /* Updates that have kernels of their own, on all instruction sets. */
         for (int r = fast() ? isa : 0; adamod_rule_name(r); r += fast() ? sets : 1) {
             set = (option_set){adamod_rule_name(r), r % 3 == 2 ? "state_type=bf16" : ""};
             const adamod_type type = r % 4 == 3 ? ADAMOD_F16 : ADAMOD_BF16;

@@ -27,7 +27,7 @@ static adamod_optimizer *make(const char *rule, const char *options, double *p, 
     return opt;
 }
 
-/* How many elements stayed where they were, of all updates; -1: it is not what the reference gives. */
+/* The number of elements that stayed where they were, over all updates; -1: the reference gives another result. */
 static int compare(const char *rule, const char *options) {
     double p[N], q[N], g[N], before[N];
     ref_options o;
@@ -78,7 +78,8 @@ TEST(sgd_without_momentum_has_nothing_to_be_cautious_about) {
     adamod_free(opt);
 }
 
-/* All of an array against its gradient: nothing moves. One of 5000 with it: a thousand times as far, not 5000 times. */
+/* If all steps are against the gradient, nothing moves. If one of 5000 is with it, it goes 1000 times as far, not 5000
+ * times. */
 TEST(few_that_move_go_at_most_a_thousand_times_as_far) {
     double *p = calloc(MANY, sizeof *p), *g = calloc(MANY, sizeof *g);
     adamod_optimizer *opt = make("sgd", "lr=0.001 momentum=0.9 cautious=1", p, g, MANY);

@@ -68,7 +68,7 @@ TEST(changes_of_the_learning_rate) {
     adamod_free(opt);
 }
 
-/* The step is eta or s, never above either; and s is never above the largest eta so far, H, but for rounding: with
+/* The step is eta or s, never above either; and s is never above the largest eta so far, H, except by rounding: with
  * beta3 and 1 - beta3 as the type has them, b and c, an s of at most R H gives the next one (1 + u)^2 (b R + c) H,
  * which is at most R H again if R = c (1 + u)^2 / (1 - b (1 + u)^2). In f32, b + c is off by up to 2^-24, so R is not
  * 1: 1.0002 for 0.999. */

@@ -41,7 +41,7 @@ TEST(names_of_devices) {
     CHECK_INT(adamod_cuda_device_at(0, NULL), ADAMOD_ERROR_ARGUMENT);
 }
 
-/* Whatever this machine has: a file that is no library, and one that is not ours. */
+/* On any machine: a file that is not a library, and a library that is not ours. */
 TEST(a_library_that_is_not_there) {
     adamod_optimizer *opt = NULL;
     adamod_cuda_device device;

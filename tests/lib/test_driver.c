@@ -48,7 +48,7 @@ static void toy_run(const work *w, work_space *space) {
 
 static const rule_driver toy_driver = {.run = toy_run, .takes = 1u << MATRICES, .workspace = toy_workspace};
 
-/* A handle of sgd, with a record like its own but for what is special. */
+/* A handle of sgd with a record of its own: sgd's, but with a driver and other coefficients. */
 static adamod_hyper *toy_hyper(rule *record, const rule_driver *driver) {
     adamod_hyper *h = NULL;
     runs = items_taken = 0;
@@ -183,7 +183,7 @@ TEST(a_workspace_that_cannot_be) {
     adamod_hyper_free(h);
 }
 
-/* Whether states can be 8-bit is the record's, too. */
+/* The record also says whether states can be in 8 bits. */
 TEST(states_in_8_bits_if_the_record_says_so) {
     rule record;
     adamod_hyper *h = toy_hyper(&record, NULL);

@@ -32,7 +32,7 @@ TEST(any_number_of_threads) {
         }
         free(expected.bytes);
     }
-    /* and they were at work: this would be worth nothing otherwise */
+    /* the threads were used: else the test would show nothing */
     config c = config_of(0, 0);
     c.n = MANY;
     c.shapes = shapes_many;
@@ -87,7 +87,7 @@ TEST(statistics_change_nothing) {
     }
 }
 
-/* One array, and the same memory as many: cut at random places, empty pieces among them. */
+/* One array, and the same memory as several arrays: cut at random places, with empty pieces. */
 TEST(any_cutting_of_arrays) {
     static int64_t one[1][2] = {{0, TOTAL}}, many[MOST_TENSORS][2];
     rng_state = 2;

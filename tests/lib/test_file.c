@@ -37,7 +37,7 @@ int flock(int fd, int operation) {
     return -1;
 }
 
-/* Done, but who asked is told of a signal. */
+/* Renames, but reports an interruption by a signal. */
 int renameat(int at, const char *from, int there, const char *to) {
     const int result = (int)syscall(SYS_renameat2, at, from, there, to, 0);
     if (!late_rename || result) return result;
@@ -186,7 +186,8 @@ TEST(what_is_no_temporary_file_is_left_alone) {
     CHECK_INT(scratch_files(), 5);
 }
 
-/* Nor is what a link in its place leads to opened: that alone rewinds a tape, or takes a lock that another waits for. */
+/* The target of a link in its place is not opened either: opening alone rewinds a tape, or takes a lock that another
+ * process waits for. */
 TEST(what_a_link_leads_to_is_not_opened) {
     char event[4096];
     enter_scratch(true);
@@ -219,7 +220,7 @@ TEST(names_that_are_all_taken) {
     CHECK_INT(letter_of(FILE_NAME), 'a');
 }
 
-/* Without locks nobody can tell what is stale. */
+/* Without locks a stale file cannot be recognised. */
 TEST(without_locks) {
     enter_scratch(true);
     no_locks = true;
@@ -257,7 +258,7 @@ TEST(a_rename_that_was_interrupted_when_it_was_done) {
 
 /* Writes the same file for ever; never returns. */
 static void write_for_ever(char letter) {
-    alarm(60); /* should nobody be left to end it */
+    alarm(60); /* in case the parent dies */
     for (;;)
         if (write_file(FILE_NAME, letter)) _exit(1);
 }

@@ -225,12 +225,12 @@ TEST(nonfinite_pass_spreads) {
 
 /* ---- finite gradients at the ends of the range ---- */
 
-/* Whatever comes of them, it must be the same everywhere; a NaN counts as equal to a NaN. Where a rule divides by the
- * size of the gradient it just got, a finite gradient moves a parameter by an ordinary step, or by none where its
- * square overflows: with learning rates of 0.01 and 1 six updates end far below 1e6. (sgd, AdaBound's lower bound,
- * RAdam's first updates and AdaShift, which divides by an older one, follow a gradient wherever it goes.) The one
- * exception is the variance of centered rmsprop, the difference of two infinities then: it may be NaN, as in PyTorch,
- * but not pass for 0, which makes the step lr / eps times the gradient. */
+/* Results must be the same everywhere; a NaN counts as equal to a NaN. If a rule divides by the size of the present
+ * gradient, a finite gradient moves a parameter by an ordinary step, or by none where its square overflows: with
+ * learning rates of 0.01 and 1 six updates end far below 1e6. (sgd, AdaBound's lower bound, RAdam's first updates and
+ * AdaShift, which divides by an older one, follow a gradient wherever it goes.) The one exception is the variance of
+ * centered rmsprop, the difference of two infinities then: it may be NaN, as in PyTorch, but not pass for 0, which
+ * makes the step lr / eps times the gradient. */
 TEST(gradients_at_the_ends_of_the_range) {
     static const double extremes[2][12] = {
         {0, -0.0, 1e-45, -1e-45, 1e-40, 1e-38, 1e-30, -1e-20, 1e19, -1e20, 1e30, 1e38},

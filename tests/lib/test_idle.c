@@ -14,7 +14,7 @@
 
 enum { N = 600, FIRST = 25, UPDATES = 60 };
 
-/* Elements by turns: with gradients from the first update on, from update FIRST on, and without any. */
+/* Of three elements, one has gradients from the first update on, one from update FIRST on, one never. */
 static bool is_idle(int i, int t) { return i % 3 == 2 || (i % 3 == 1 && t < FIRST); }
 static double gradient(int i, int t) {
     const double x = noise((uint64_t)(i + N * t));

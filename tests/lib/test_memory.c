@@ -234,7 +234,7 @@ TEST(allocator_accounts) {
         const int calls = a.calls;
         for (int i = 0; i < 12; i++) CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
         CHECK_INT(a.calls, calls); /* a step takes nothing */
-        /* Memory that came filled with 0xa5 makes no difference. */
+        /* Memory that is filled with 0xa5 gives the same results. */
         if (!api_fixture_make(&usual, adamod_rule_name(r), 0)) return;
         adamod_group_set(usual.opt, 1, "lr", 0);
         double lr = 0;

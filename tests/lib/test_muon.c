@@ -70,7 +70,7 @@ static double distance(const shape *s, const char *options, adamod_type type, in
     return most;
 }
 
-/* Small enough to be one task, and large enough not to be; 5000 is deeper than what is copied at once. */
+/* Shapes of one task and, in large, of several; 5000 is deeper than the panels that are copied at once. */
 static const shape shapes[] = {
     {2, {1, 1}},   {2, {1, 9}},    {2, {9, 1}},    {2, {5, 7}},        {2, {7, 5}},
     {2, {33, 33}}, {2, {13, 100}}, {3, {3, 4, 5}}, {4, {20, 3, 3, 3}}, {4, {6, 1, 2, 2}},
@@ -87,7 +87,7 @@ static const char *const sets[] = {
 };
 enum { SETS = sizeof sets / sizeof *sets };
 
-/* f32: noise of full rank has no singular value so small that steps would make much of its rounding. */
+/* f32: noise of full rank has no singular values so small that steps would enlarge their rounding. */
 TEST(matrices_against_the_reference) {
     for (int s = 0; s < SHAPES; s++) {
         for (int k = 0; k < SETS; k++) {
@@ -193,7 +193,7 @@ TEST(not_finite) {
     }
 }
 
-/* Squares that overflow or vanish are no reason for another update. */
+/* Squares that overflow or vanish do not change the update. */
 TEST(large_and_small_gradients) {
     double first[6] = {0};
     for (int k = 0; k < 3; k++) {

@@ -261,7 +261,7 @@ TEST(groups) {
     adamod_free(opt);
 }
 
-/* Whatever the program's locale writes between whole and fraction. */
+/* Numbers do not depend on the locale's decimal point. */
 TEST(numbers_have_a_point_in_every_locale) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
                                         "nl_NL.UTF-8", "de_DE",      "ru_RU.UTF-8"};

@@ -1,5 +1,6 @@
-/* Tests of what Prodigy decides of all arrays together: d. Against the reference over 200 updates; however the elements are cut
- * into arrays and groups; with arrays that come late; without gradients; and that it needs no learning rate.
+/* Tests of Prodigy's d, which depends on all arrays: against the reference over 200 updates; for any division of the
+ * elements into arrays and groups; with arrays that are added late; without gradients; and that it needs no learning
+ * rate.
  *
  * SPDX-License-Identifier: MIT
  */

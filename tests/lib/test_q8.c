@@ -200,7 +200,7 @@ static void setting_free(setting *x) {
     }
 }
 
-/* Both have the state or neither has. */
+/* Both have the state, or neither. */
 static bool same_state(const setting *a, const setting *b, int k, const char *name) {
     void *x, *y;
     adamod_type type = ADAMOD_F32;
@@ -528,7 +528,7 @@ TEST(one_huge_gradient_does_not_ruin_its_block) {
     }
 }
 
-/* Whatever a NaN's bits are, its block's codes are the same. */
+/* The codes of a block with a NaN do not depend on the NaN's bits. */
 TEST(a_block_with_a_nan_is_lost) {
     static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0x7f800001u};
     for (int k = 0; k < 4; k++) {

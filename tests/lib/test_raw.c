@@ -204,7 +204,7 @@ TEST(states_the_caller_keeps_are_checked) {
     STATES(a + 8, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[3] is set, but adamod has no such state");
     t.state[3] = NULL;
 #undef STATES
-    /* They are the user's as the parameter is: nothing else may come to lie there, and they are found by name. */
+    /* They belong to the user as the parameter does: no other array may overlap them, and they are found by name. */
     CHECK_INT(adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_OK);
     CHECK_INT(adamod_state(f.opt, PARAMETERS, "exp_avg_sq", &state, NULL, NULL), ADAMOD_OK);
     CHECK(state == a + 12);

@@ -290,7 +290,7 @@ TEST(texts) {
     CHECK_CLOSE(value_at("cosine(0,10000)", 1, 5000), 0.5, 1e-15);
     CHECK_VALUE("linear(0.9999,1000)", 0.5, 500, 0.74995);
     CHECK_VALUE("warmup(0,500)*500 > cosine(0,10000)", 1, 250, 0.5);
-    /* Blanks anywhere between words and numbers; numbers as C has them. */
+    /* Blanks may stand anywhere between words and numbers; numbers are written as in C. */
     CHECK(value_at("  warmup ( 0 , 4 ) * 4  >linear( 0,2 )\t\n", 1, 5) == 0.5);
     CHECK(value_at("\twarmup(\n0,\n4)", 1, 3) == 0.75);
     CHECK(value_at("warmup(+0.0,4e0)", 1, 3) == 0.75);

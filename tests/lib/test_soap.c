@@ -242,8 +242,7 @@ static double distance(adamod_type type, int64_t r, int64_t c, const soap_option
     return most;
 }
 
-/* The basis changes no sooner than averages are of full rank: before, which vectors there are for an eigenvalue of 0 is
- * anyone's choice. */
+/* The basis changes only when averages have full rank: before, eigenvectors for an eigenvalue of 0 are not unique. */
 TEST(matrices_against_the_reference) {
     static const int64_t shapes[][2] = {{1, 1}, {1, 4}, {4, 1}, {5, 7}, {7, 5}, {6, 6}, {12, 3}};
     static const soap_options sets[] = {

@@ -52,7 +52,7 @@ TEST(goes_on_bit_for_bit) {
     }
 }
 
-/* Back to where a file was written, more than once, in the same optimizer. */
+/* The same optimizer loads a file more than once, and continues from there each time. */
 TEST(goes_back) {
     enter_scratch(true);
     model m;

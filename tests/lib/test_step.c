@@ -174,7 +174,7 @@ TEST(gradient_norm) {
         sum += (double)x * (double)x;
     }
     norm = sqrt(sum + f.scalar_grad * f.scalar_grad);
-    CHECK(adamod_grad_norm(f.opt) == -1); /* nobody wanted it */
+    CHECK(adamod_grad_norm(f.opt) == -1); /* no option needed it */
     CHECK_INT(adamod_set(f.opt, "clip_norm", 1e9), ADAMOD_OK);
     CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
     CHECK_CLOSE(adamod_grad_norm(f.opt), norm, 1e-12 * norm);

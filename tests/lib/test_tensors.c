@@ -46,7 +46,7 @@ TEST(overlaps) {
     REFUSED(&f, adamod_set_grad(f.opt, FROZEN, f.matrix + 31), ADAMOD_ERROR_ARGUMENT, "frozen: its gradient overlaps");
     REFUSED(&f, adamod_set_param(f.opt, FROZEN, f.matrix_grad), ADAMOD_ERROR_ARGUMENT, "the gradient of matrix");
     REFUSED(&f, adamod_add(f.opt, "t", f.matrix, NULL, 0, NULL), ADAMOD_ERROR_ARGUMENT, "t: its parameters overlap");
-    /* The optimizer's own arrays are no exception. */
+    /* Overlaps with the optimizer's own arrays are refused, too. */
     CHECK_INT(adamod_state(f.opt, MATRIX, "exp_avg", &state, NULL, NULL), ADAMOD_OK);
     REFUSED(&f, adamod_set_grad(f.opt, MATRIX, state), ADAMOD_ERROR_ARGUMENT, "overlap");
     REFUSED(&f, adamod_set_param(f.opt, FROZEN, state), ADAMOD_ERROR_ARGUMENT, "overlap");
@@ -191,7 +191,7 @@ TEST(sizes) {
     CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
     adamod_free(f.opt);
 
-    /* No memory for it, which is another thing. */
+    /* Here memory is missing, which is another failure. */
     api_fixture_arrays(&f, "adamod");
     CHECK_INT(adamod_create(&f.opt, "adamod"), ADAMOD_OK);
     const int64_t most = (INT64_C(1) << atoi(COUNT_BITS)) - 1;

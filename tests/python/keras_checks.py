@@ -1,4 +1,4 @@
-"""What test_keras.py checks with each of Keras's backends: KERAS_BACKEND says which.
+"""The checks that test_keras.py makes with each of Keras's backends, which KERAS_BACKEND names.
 
 SPDX-License-Identifier: MIT
 """

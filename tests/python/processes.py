@@ -88,7 +88,7 @@ def _start(rank, world, folder, functions, limit):
 
 
 def _wait(started, limit):
-    """Until all have ended, or one has failed, or they have had their time."""
+    """Waits until all have ended, or one has failed, or their time is over."""
     end = time.monotonic() + limit + _GRACE
     while any(process.is_alive() for process in started):
         failed = any(process.exitcode for process in started)
@@ -100,21 +100,21 @@ def _wait(started, limit):
 
 @functools.lru_cache(maxsize=None)
 def mesh(*shape):
-    """Of the processes of a run, which make each once."""
+    """The mesh of a run's processes, of this shape; each is made once."""
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh("cpu", shape or (dist.get_world_size(),))
 
 
 def placed(t, where, placements):
-    """A tensor that all processes have, as a DTensor: without a collective, in which they would wait for each other."""
+    """A tensor that all processes have, as a DTensor, without a collective."""
     from torch.distributed.tensor import DTensor
 
     return DTensor.from_local(t, where, run_check=False).redistribute(where, placements).clone()
 
 
 def run(*functions, world=WORLD, limit=LIMIT):
-    """Each function(rank) in turn, in processes that are connected; what one of them raises is raised here."""
+    """Runs each function(rank) in turn, in connected processes. An exception in one of them is raised here."""
     names = ", ".join(getattr(function, "func", function).__name__ for function in functions)
     with tempfile.TemporaryDirectory() as folder:
         context = _context()

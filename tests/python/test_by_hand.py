@@ -114,7 +114,7 @@ class ByHandTest(unittest.TestCase):
         self.assertLess(float((resumed.state[others[0]]["master"] - before).abs().max()), 0.01)
 
     def test_parameters_that_are_not_dense(self):
-        """Which are updated through a copy."""
+        """Parameters that are updated through a copy."""
         for dtype in LOW:
             p = torch.nn.Parameter(torch.zeros(20, 12, dtype=dtype)[:, ::2])
             optimizer = lt.SGD([p], lr=0.5)
@@ -143,7 +143,7 @@ class ByHandTest(unittest.TestCase):
 @unittest.skipUnless(torch.cuda.is_available(), "PyTorch sees no GPU")
 class OnCudaTest(unittest.TestCase):
     def test_as_on_the_cpu(self):
-        """Equal bits, but for Muon's matrices, which would be far off if a change did not count."""
+        """Equal bits, except for Muon's matrices, which would be far off if a change did not count."""
         for cls in CLASSES:
             for dtype in LOW:
                 here = make_params((40, 30), (7000,), dtype=dtype)

@@ -34,7 +34,7 @@ def make_model():
 
 
 def plain(steps=8, batch=8):
-    """What a loop without any such program makes of the model."""
+    """The weights that a plain loop gives."""
     x, y = make_data()
     model = make_model()
     optimizer = lt.AdaMod(model.parameters(), lr=1e-2, beta3=0.9)

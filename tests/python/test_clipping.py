@@ -178,7 +178,8 @@ def begin():
 
 
 def sharded(rank):
-    """DTensors, in parts and whole, beside tensors that are none; with gradients that are sums still to be made."""
+    """DTensors, sharded and whole, beside ordinary tensors; with gradients whose sums over processes are still to be
+    computed."""
     one, both = init_device_mesh("cpu", (2,)), init_device_mesh("cpu", (2, 1))
     for make in (lt.SGD, lt.LAMB, lt.Muon):
         plain = [nn.Parameter(t) for t in begin()]

@@ -1,4 +1,4 @@
-"""What a program has set for new tensors, a type (torch.set_default_dtype) or a device (torch.set_default_device), changes
+"""A program's default for new tensors, a type (torch.set_default_dtype) or a device (torch.set_default_device), changes
 nothing: the optimizers say of each tensor that they make what it is, since the library is given its address.
 
 SPDX-License-Identifier: MIT
@@ -32,7 +32,7 @@ if hasattr(torch, "set_default_device"):  # any other device than that of the pa
 
 
 def results(make, defaults, change):
-    """What remains after a run in which new tensors are as a program wants them: parameters, states, rates."""
+    """The results of a run under a program's defaults for new tensors: parameters, states, rates."""
     params = make_params((20, 15), (7,), (300,))
     optimizer = make(params)
     for t in range(1, STEPS + 1):

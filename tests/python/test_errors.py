@@ -83,7 +83,7 @@ class Errors(unittest.TestCase):
             lt.AdaMod(p).step(nothing=1)
 
     def test_what_programs_tell_torch_optim_is_taken(self):
-        """Which of its implementations to use: here there is one."""
+        """Options that choose among torch.optim's implementations: here there is one."""
         for cls in CLASSES:
             optimizer = cls(make_params((3,)), capturable=True, foreach=None, fused=True, differentiable=False)
             self.assertNotIn("fused", optimizer.param_groups[0])

@@ -84,7 +84,7 @@ class Checkpoints(
 
 
 class Recorder:
-    """The library, noting which functions are called. What the CPU refuses succeeds."""
+    """A library that records the functions called. Functions that fail on the CPU succeed."""
 
     REFUSED = ("adamod_set_scaler", "adamod_set_device_value")
 
@@ -101,7 +101,7 @@ class Recorder:
         return call
 
     def take(self):
-        """The calls of handles since the last time, but for freeing those of older tests."""
+        """The calls of handles since the last time, except those that free handles of older tests."""
         other = ("adamod_free", "adamod_hyper", "adamod_state_at")
         calls, self.calls = [name for name in self.calls if not name.startswith(other)], []
         return calls

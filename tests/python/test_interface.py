@@ -78,7 +78,7 @@ def interface():
 
 
 def lost_arguments(was, now):
-    """What of recorded arguments is gone, moved or changed, or was added so that a call of before fails."""
+    """Recorded arguments that are gone, moved or changed, and added ones that make older calls fail."""
     if was is None:
         return
     if now is None:
@@ -198,7 +198,7 @@ class Interface(unittest.TestCase):
 
 
 def shorten(record):
-    """Of classes, only what they do not have from Optimizer, which is on record itself."""
+    """Records of classes leave out members of Optimizer, which has a record of its own."""
     shared = record["modules"]["libadamod.torch"]["Optimizer"]["members"]
     for name, about in record["modules"]["libadamod.torch"].items():
         if name != "Optimizer" and "members" in about:

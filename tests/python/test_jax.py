@@ -60,7 +60,7 @@ def others(option):
     return [0.3]
 
 
-# Of options that all rules have, which no formula knows but for decay.
+# Sets of options that all rules have. No formula knows them, except decay.
 COMMON = (
     {"weight_decay": 0.1, "decay": "l2", "maximize": 1, "clip_value": 0.5, "grad_scale": 0.7},
     {"weight_decay": 0.1, "decay": "decoupled"},
@@ -246,7 +246,7 @@ class Agreement(unittest.TestCase):
         np.testing.assert_array_equal(one, other)
 
     def test_schedules(self):
-        """Of the learning rate and of any other real option, by the number of updates so far."""
+        """The learning rate and any other real option may be functions of the number of updates so far."""
         p, gradients = numbers()
         schedules = {
             "lr": optax.cosine_decay_schedule(0.1, STEPS),
@@ -286,7 +286,8 @@ class Agreement(unittest.TestCase):
 
 @needs_jax
 class Mapped(unittest.TestCase):
-    """The same numbers however JAX divides the work; one rule in a few shows it, since rules are element-wise."""
+    """The numbers do not depend on how JAX divides the work. A few rules are enough to test, as rules are
+    element-wise."""
 
     SOME = (("adamod", {"weight_decay": 0.1, "cautious": 1}), ("schedulefree_adamw", {"bound": "momental"}))
 

@@ -271,7 +271,7 @@ class SourceArchive(unittest.TestCase):
         self.assertEqual([os.path.basename(n) for n in libraries], ["libadamod.so.0"])
 
     def test_it_is_for_many_linuxes(self):
-        """What its name would be needs nothing but the C library; auditwheel says the same."""
+        """A manylinux wheel needs only the C library; auditwheel says the same."""
         build = backend()
         with zipfile.ZipFile(self.wheel) as wheel:
             library = build.Path(wheel.extract("libadamod/libadamod.so.0", self.folder))

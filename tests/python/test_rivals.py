@@ -180,7 +180,7 @@ class AgainstSoap(unittest.TestCase):
         return Port(params, **arguments)
 
     def test_from_the_first_basis_on(self):
-        """Which eigenvectors there are for an eigenvalue of 0 is LAPACK's choice, so its basis is taken."""
+        """Eigenvectors for an eigenvalue of 0 are LAPACK's choice, so its basis is taken."""
         for arguments in (
             {},
             dict(precondition_frequency=5, betas=(0.9, 0.99), shampoo_beta=0.8, eps=1e-3, weight_decay=0.1),

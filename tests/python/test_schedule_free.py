@@ -30,7 +30,7 @@ class Evaluating(unittest.TestCase):
         return optimizer, params, [p.detach().clone() for p in params]
 
     def goes_on(self, optimizer, params, trained):
-        """train() gives back what was there, but for the rounding of x."""
+        """train() restores the weights, except for the rounding of x."""
         with self.assertRaisesRegex(RuntimeError, "call train"):
             optimizer.step()
         optimizer.train()

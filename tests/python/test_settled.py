@@ -254,7 +254,7 @@ class Misuse(Settling):
 
 
 class Ways(Settling):
-    """Which way is taken."""
+    """Tests whether a step takes the shorter way."""
 
     def test_the_short_way_is_taken_and_kept(self):
         params = make_params(*SHAPES)

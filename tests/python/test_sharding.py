@@ -35,7 +35,7 @@ RULES = {
     "StableAdamW": lambda p: lt.StableAdamW(p, lr=0.01),
     "AdaShift": lambda p: lt.AdaShift(p, lr=0.01, window=3),
 }
-# Element by element, but for how many elements of a parameter move.
+# Element-wise, except that the number of elements that move is the whole parameter's.
 CAUTIOUS = {
     "AdaMod": lambda p, lr=0.01, **o: lt.AdaMod(p, lr=lr, beta3=0.9, weight_decay=0.1, cautious=True, **o),
     "AdamW": lambda p, **o: lt.AdamW(p, bound="momental", beta3=0.9, skip_idle=True, cautious=True, **o),
@@ -503,8 +503,8 @@ class Handles(unittest.TestCase):
     def test_no_memory_is_kept(self):
         params, optimizer = spread(lt.LAMB, torch.float32, init_device_mesh("cpu", (1,)), first_dimension)
         steps(optimizer, params, 1, 3, as_parameter)
-        (together,) = optimizer._gathering.known.values()
-        for arrays in together.wholes:
+        (gathered,) = optimizer._gathering.known.values()
+        for arrays in gathered.wholes:
             self.assertEqual([p.numel() for p in arrays.params], [0] * len(params))
             self.assertEqual([set(state) for state in arrays.states.values()], [{"step"}] * len(params))
             self.assertEqual([link.touch.untyped_storage().nbytes() for link in arrays.links], [0] * len(params))

@@ -2,6 +2,17 @@
 #include "dense_cases.h"
 #include "support/random.h"
 
+opcheck dropout_case(int64_t rows, int64_t cols, double p, bool training) {
+    return (opcheck){
+        .op = &nn_op_dropout,
+        .attributes = {.dropout = {.dropout = p}},
+        .n_inputs = 1,
+        .input = {OPCHECK_ROWS(1, rows, cols)},
+        .training = training,
+        .seed = (uint64_t)(rows + cols),
+    };
+}
+
 opcheck add_norm_case(int64_t rows, int64_t cols, bool branch, double dropout, bool training) {
     opcheck o = {
         .op = &nn_op_add_norm,
@@ -32,4 +43,21 @@ opcheck cross_entropy_case(int64_t rows, int64_t classes, double smoothing, int3
         .weighted = 1,
         .longest_sum = 16,
     };
+}
+
+opcheck embedding_case(int64_t rows, int64_t n, int64_t d, int32_t *ids, int32_t *positions, uint64_t furthest) {
+    for (int64_t i = 0; i < rows; i++) {
+        ids[i] = (int32_t)nn_below(1, (uint64_t)i, (uint64_t)n);
+        if (positions) positions[i] = (int32_t)nn_below(2, (uint64_t)i, furthest);
+    }
+    opcheck o = {
+        .op = &nn_op_embedding,
+        .attributes = {.embedding = {.scale = 1.5}},
+        .n_inputs = 3,
+        .input = {OPCHECK_INDEX(1, rows, 0, ids), OPCHECK_NONE, OPCHECK_MATRIX(n, d)},
+        .seed = (uint64_t)(n + d),
+        .longest_sum = (double)rows,
+    };
+    if (positions) o.input[1] = (opcheck_input)OPCHECK_INDEX(1, rows, 0, positions);
+    return o;
 }

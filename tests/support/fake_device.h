@@ -1,5 +1,5 @@
-/* fake_device.h - a device for tests of plans: it is the host's memory, and all it is asked to do is done at once. Recordings
- * it has none. */
+/* fake_device.h - a device for tests of plans: its memory is the host's, its work is done at once, and it has no
+ * recordings. */
 #ifndef FAKE_DEVICE_H
 #define FAKE_DEVICE_H
 
@@ -9,7 +9,7 @@ extern const nn_device_functions fake_device_functions;
 extern int fake_device_sums; /* done at the ends of passes so far */
 void fake_device_sum(const nn_sum *s);
 
-/* Puts parameters and states there; backend's device are the functions above. */
+/* Puts parameters and states on this device; backend->device must be the functions above. */
 adamod_status fake_device_take(nn_params *p, const nn_backend *backend, nn_precision precision);
 
 #endif

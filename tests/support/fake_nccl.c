@@ -1,6 +1,6 @@
-/* NCCL, and the little of CUDA's driver that comm/nccl.c calls, for ranks of one machine whose memory is the host's: all that
- * is asked is done at once, whatever the stream. Its name as a library is the driver's, so that once it is there as NCCL, it is
- * found as the driver, too.
+/* A library in place of NCCL and CUDA's driver, with the functions that comm/nccl.c calls, for ranks on one machine and
+ * arrays in host memory. Calls finish at once, whatever the stream. Its soname is the driver's, so that it is also
+ * found as the driver once it is loaded as NCCL.
  *
  * FAKE_NCCL_FAILS names a function that fails.
  *

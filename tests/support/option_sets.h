@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-/* Sets options in any of: the reference, a handle (group -1: all) and a hyper. Unknown names fail a check, but for
+/* Sets options in any of: the reference, a handle (group -1: all) and a hyper. Unknown names fail a check, except
  * clip_norm, state_type and low_precision, which the reference does not have. */
 void apply(const char *text, ref_options *o, adamod_optimizer *opt, int group, adamod_hyper *h);
 

@@ -53,3 +53,12 @@ bool recipes_equal(const recipe *a, const recipe *b, bool origins) {
            same_pairs(&a->optimizer.schedules, &b->optimizer.schedules, origins) &&
            same_pairs(&a->optimizer.groups, &b->optimizer.groups, origins);
 }
+
+char *recipe_text(const recipe *r) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    CHECK(file && recipe_write(r, file) == 0);
+    if (file) fclose(file);
+    return text;
+}

@@ -261,7 +261,7 @@ TEST(every_epoch_by_tokens_has_the_same_shapes_and_the_capacity_is_exact) {
 
 /* ---- Order ---- */
 
-/* Which pairs an epoch has in which order, all batches end to end. */
+/* The pairs of an epoch in their order, all batches end to end. */
 static void pairs_of(batcher *b, int64_t epoch, int64_t *to) {
     CHECK_INT(batcher_seek(b, epoch, 0), 0);
     for (int64_t k = 0; k < batcher_steps(b); k++) {

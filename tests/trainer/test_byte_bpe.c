@@ -171,7 +171,8 @@ static const char *token_names(const byte_bpe *b, int32_t from) {
 }
 
 TEST(learns_frequent_pairs_and_low_ids_first) {
-    /* lo and ow are both seen 3 times, and l has the lower id. Of the pairs seen twice, e has the lowest, then the space. */
+    /* lo and ow are both seen 3 times, and l has the lower id. Among the pairs seen twice, the one that begins with e
+     * has the lowest ids, then the one with the space. */
     byte_bpe *b = learned(text_of("low low lowest newest"), 262, 2);
     CHECK_STR(token_names(b, 256), "lo|low|es| low|est|<|endoftext|>|");
     byte_bpe_free(b);

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "child.h"
 #include "scratch.h"
 #include "small_recipe.h"
 #include "core/safetensors.h"
@@ -17,10 +18,7 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -679,24 +677,6 @@ TEST(names_that_would_be_taken_for_the_optimizers_are_refused) {
 
 /* ---- the last good one survives ---- */
 
-/* Runs a function in a process of its own; what it returns arrives in told. */
-static char told[1024];
-static int in_child(const char *(*function)(void)) {
-    int ends[2], status = 0;
-    if (pipe(ends)) return -1;
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        const char *text = function();
-        _exit(write(ends[1], text, strlen(text)) < 0);
-    }
-    close(ends[1]);
-    const ssize_t n = read(ends[0], told, sizeof told - 1);
-    told[n > 0 ? n : 0] = '\0';
-    close(ends[0]);
-    return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
-}
-
 /* Saves a checkpoint that there is room for, then one that there is not; what is said of it. */
 static const char *save_two(const char *path, const char *(*shrink)(void)) {
     model m, again;
@@ -719,16 +699,13 @@ static const char *save_two(const char *path, const char *(*shrink)(void)) {
     return found.step == 1 ? said : "the old one changed";
 }
 
-static const char *limit_files(void) {
-    signal(SIGXFSZ, SIG_IGN);
-    const struct rlimit small = {1500, RLIM_INFINITY};
-    return setrlimit(RLIMIT_FSIZE, &small) ? "skip" : NULL;
-}
+static const char *make_files_small(void) { return limit_files(1500) ? NULL : "skip"; }
 
-static const char *save_with_a_limit(void) { return save_two(below("limit.safetensors"), limit_files); }
+static const char *save_with_a_limit(void) { return save_two(below("limit.safetensors"), make_files_small); }
 
 TEST(a_save_that_fails_leaves_the_last_one) {
-    CHECK_INT(in_child(save_with_a_limit), 0);
+    const char *told = in_child(save_with_a_limit);
+    if (!CHECK(told)) return;
     if (strcmp(told, "skip") == 0) SKIP("no limit for files");
     CHECK_HAS(told, "limit.safetensors: cannot write: File too large");
 }
@@ -741,18 +718,15 @@ static const char *fill_disk(void) {
     return NULL;
 }
 
-/* In a mount namespace of the child's own, so that nothing stays mounted. */
 static const char *save_on_a_full_disk(void) {
-    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-        mount("none", below("disk"), "tmpfs", 0, "size=64k")) {
-        return "skip";
-    }
+    if (!mount_small_disk(below("disk"), "64k")) return "skip";
     return save_two(below("disk/last.safetensors"), fill_disk);
 }
 
 TEST(a_full_disk_leaves_the_last_one) {
     mkdir(below("disk"), 0777);
-    CHECK_INT(in_child(save_on_a_full_disk), 0);
+    const char *told = in_child(save_on_a_full_disk);
+    if (!CHECK(told)) return;
     if (strcmp(told, "skip") == 0) SKIP("cannot mount a small disk");
     CHECK_HAS(told, "disk/last.safetensors: ");
     CHECK_HAS(told, "No space left on device");
@@ -770,7 +744,7 @@ TEST(a_crash_while_saving_leaves_the_last_one) {
         fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {
-            alarm(60); /* should nobody be left to end it */
+            alarm(60); /* in case the parent dies */
             for (meta.step = 1000;; meta.step++) (void)checkpoint_save(path, &m.params, m.opt, &meta);
         }
         usleep(3000 + 1711 * (useconds_t)i);
@@ -797,8 +771,8 @@ static void flip(const char *path, int64_t bit) {
     close(fd);
 }
 
-/* It is refused whichever bit is changed, to go on from and to compute with: parameters may be right where the optimizer's
- * state is damaged, but nobody should have to wonder. */
+/* A checkpoint with any bit changed is refused, for resuming and for use, even if the damage is in the optimizer's
+ * state and the parameters are right. */
 TEST(a_damaged_checkpoint_is_refused) {
     const char *path = below("damaged.safetensors");
     model m, other;

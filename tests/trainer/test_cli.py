@@ -574,7 +574,7 @@ def test_bench():
 
 
 def test_bench_of_soap_counts_whole_periods_and_ends():
-    """One step of ten changes the bases. What would take minutes is found out with shorter sides, and left out."""
+    """One step of ten changes the bases. Cases that would take minutes are found with shorter sides, and left out."""
     text = bench("optim", "bench", "--quick", "--no-torch", "--rule", "soap", "--threads", "1", "--cases", "small")
     found = re.search(r"^layer 64 wide +f32 +49152 +[\d.]+ +[\d.]+ +[\d.]+ +- +-  (\d+) steps$", text, re.M)
     check(found and int(found[1]) >= 30 and int(found[1]) % 10 == 0 and "share of the loop" not in text, text)
@@ -908,7 +908,7 @@ def test_bench_train_shapes():
 
 
 def test_bench_train_table_of_shapes():
-    """Of several shapes each has a row and its place in the JSON list; one that fails does not end the others."""
+    """Each of several shapes has a row and a place in the JSON list; one that fails does not end the others."""
     if not has_trainer():
         return
     tiny = Tiny()

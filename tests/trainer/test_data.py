@@ -666,7 +666,7 @@ def test_proxy_and_no_network():
     check(place.read("downloads", CIFAR) == FILES[CIFAR], "what was fetched is gone")
     check(not os.path.exists(place.path("prepared", "cifar10")), "prepared")
     place.refuse("expected an absolute path", "get", "cifar10", env={"ADAMOD_DATA": "here"})
-    if os.path.isdir("/sys/kernel"):  # where nobody makes directories: why, and not that a part of the path is missing
+    if os.path.isdir("/sys/kernel"):  # no directory can be made there: the message gives the reason
         reason = subprocess.run(["mkdir", "/sys/adamod"], env={"LC_ALL": "C"}, capture_output=True, check=False).stderr
         place.refuse("cannot make this directory: " + reason.decode().strip().split(": ")[-1], "get", "cifar10",
                      env={"ADAMOD_DATA": "/sys/adamod/data"})

@@ -102,7 +102,7 @@ static void read_paths(states *s, const nn_beam_options *o, uint64_t seed, int n
         float y[WORDS], *best = s->best + r * 2 * n;
         int32_t tokens[MOST], *path = s->paths + r * o->max_length;
         bool taken[WORDS] = {false};
-        for (int k = 0; k < 2 * n; k++) best[k] = NAN; /* of rows that are nobody's */
+        for (int k = 0; k < 2 * n; k++) best[k] = NAN; /* rows without a hypothesis */
         if (path[s->positions[r]] < 0) continue;
         s->token[path[s->positions[r]]] = s->ids[r];
         for (int t = 1; t <= s->positions[r]; t++) tokens[t - 1] = s->token[path[t]];

@@ -19,15 +19,6 @@
 #include <glob.h>
 #include <stdlib.h>
 
-static char *written(const recipe *r) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *file = open_memstream(&text, &n);
-    CHECK(file && recipe_write(r, file) == 0);
-    if (file) fclose(file);
-    return text;
-}
-
 /* The lines of a file are those of a text, in the same order; the text may have more, as of keys that were added. */
 static void check_lines(const char *path, const char *text) {
     char line[1024], wanted[1026];
@@ -53,7 +44,7 @@ static void check_file(const char *path) {
         printf("  %s\n", adamod__last_message());
         return;
     }
-    char *text = written(&r);
+    char *text = recipe_text(&r);
     if (all) check_lines(path, text);
     free(text);
 }

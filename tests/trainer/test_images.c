@@ -104,7 +104,7 @@ TEST(where_nothing_is_held_out_the_test_set_is_for_both) {
     experiment_close(&e);
 }
 
-/* One picture is another, one label is, or nothing but the place of the files. */
+/* One picture differs, one label differs, or only the place of the files. */
 TEST(data_that_changed_are_known_by_their_fingerprints) {
     experiment e;
     task_part was[TASK_MOST_PARTS], is[TASK_MOST_PARTS];

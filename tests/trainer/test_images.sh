@@ -29,7 +29,7 @@ grep -q '{"split":"test","checkpoint":"best","images":20,"loss":' whole.txt || f
 "$ADAMOD" train tiny.yaml --out one --set train.steps=1 >said
 grep -q 'one: 1 update in' said || fail "train says $(cat said)"
 
-# Before the first update a run says how far its data are; none of it is said in silence.
+# Before the first update a run reports how far reading is; with progress off it does not.
 "$ADAMOD" train tiny.yaml --out told --set train.epochs=1 --set train.progress_every=1e-9 >/dev/null 2>err
 grep -q '^generating training pictures 40/40  0s left$' err || fail "a run that makes its data says $(cat err)"
 grep -q '^generating test pictures 20/20  0s left$' err || fail "a run that makes its data says $(cat err)"

@@ -169,7 +169,7 @@ static void remove_copy(const copied *x) {
     }
 }
 
-/* As nobody, if that is wanted; called what the caller likes, with variables of the caller. */
+/* Runs the copy, as user nobody if as_nobody, under another name and with the given environment. */
 static void start_copy(copied *x, bool as_nobody, char *const *environment) {
     int ends[2], status = -1;
     if (!CHECK_INT(pipe(ends), 0)) return;

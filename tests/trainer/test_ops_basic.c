@@ -308,17 +308,6 @@ static const int64_t row_sizes[][2] = {{0, 5},  {1, 1},   {1, 64},   {2, 7},    
                                        {33, 4}, {64, 48}, {70, 512}, {333, 97}, {2, 17000}};
 enum { ROW_SIZES = sizeof row_sizes / sizeof *row_sizes };
 
-static opcheck dropout_case(int64_t rows, int64_t cols, double p, bool training) {
-    return (opcheck){
-        .op = &nn_op_dropout,
-        .attributes = {.dropout = {.dropout = p}},
-        .n_inputs = 1,
-        .input = {OPCHECK_ROWS(1, rows, cols)},
-        .training = training,
-        .seed = (uint64_t)(rows + cols),
-    };
-}
-
 TEST(gradients_of_dropout) {
     for (int k = 0; k < 4; k++) {
         const opcheck o = dropout_case(3, 7, k & 1 ? 0.3 : 0, k & 2);
@@ -425,7 +414,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     for (int i = 0; i < ROWS * COLS; i++) CHECK_CLOSE(y[i], beta[i % COLS], 0);
 }
 
-/* A value added to itself: a plan gives both inputs one gradient, replaced first, then added to. */
+/* A value added to itself: a plan gives both inputs the same gradient, which is first replaced, then added to. */
 static void check_shared_gradient(const opcheck *o, const nn_kernels *kernels, int vectors) {
     enum { ROWS = 5, COLS = 24, N = ROWS * COLS };
     float *x = random_array(N, 1), *dy = random_array(N, 2), *one = random_array(COLS, 3), y[N], saved[2 * ROWS];

@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Written by Pillow: two colours side by side, 24 x 16; grey 77; inks; grey with transparency; a palette; and a size that
- * nobody has memory for. Random pixels, 7 rows of 5, as Pillow scales the square in their middle. */
+/* Pillow wrote these: two colours side by side, 24 x 16; grey 77; CMYK; grey with transparency; a palette; a size for
+ * which no machine has memory; random pixels, 7 rows of 5, and Pillow's scaled square of their middle. */
 static const uint8_t jpeg[] = {
     255, 216, 255, 224, 0,   16,  74,  70,  73,  70,  0,  1,  1,   0,   0,   1,   0,   1,   0,   0,   255, 219, 0,
     67,  0,   3,   2,   2,   3,   2,   2,   3,   3,   3,  3,  4,   3,   3,   4,   5,   8,   5,   5,   4,   4,   5,

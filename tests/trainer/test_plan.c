@@ -1,5 +1,5 @@
-/* Plans on a device: what is summed when, and by whom. The device is the host's memory, and its kernels are the reference
- * ones, which leave sums over rows to the plan as a device's may. */
+/* Plans on a device: sums over rows, and the steps that compute them. The device is the host's memory, and its kernels
+ * are the reference ones, which leave sums over rows to the plan as a device's may. */
 #include "check.h"
 #include "fake_device.h"
 #include "nn/plan.h"
@@ -90,7 +90,7 @@ static void run_backward(const nn_call *c, const nn_op *op) {
     }
 }
 
-/* As if only few rows were quick. */
+/* A remark as of a kernel that is fast only for few rows. */
 static bool linear_remark(const nn_call *c, char *out, size_t size) {
     if (c->output[0].rows < 40) return false;
     snprintf(out, size, "%lld rows are slow", (long long)c->output[0].rows);
@@ -217,7 +217,7 @@ TEST(names_of_devices) {
     CHECK_INT(nn_device_status("cpu"), ADAMOD_OK);
 }
 
-/* As a GPU whose libraries are missing: who asks is told, and can go on without. */
+/* A device like a GPU whose libraries are missing: callers get a message, and can go on without it. */
 TEST(a_backend_that_cannot_be_loaded) {
     setenv("ADAMOD_NN_CUDA_LIBRARY", "/nowhere/libadamod_nn_cuda.so", 1);
     CHECK_INT(nn_device_status("cuda"), ADAMOD_ERROR_NO_CUDA);

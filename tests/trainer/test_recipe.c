@@ -51,22 +51,13 @@ static const char *recipe_file(const char *name) {
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
-static char *written(const recipe *r) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *file = open_memstream(&text, &n);
-    CHECK(file && recipe_write(r, file) == 0);
-    if (file) fclose(file);
-    return text;
-}
-
 static void check_round_trip(const recipe *r) {
     OWNED_RECIPE again = {0};
-    char *first = written(r);
+    char *first = recipe_text(r);
     recipe_defaults(&again, tasks_all);
     CHECK_INT(recipe_parse(&again, first, strlen(first), "again"), 0);
     CHECK(recipes_equal(r, &again, false));
-    char *second = written(&again);
+    char *second = recipe_text(&again);
     CHECK_STR(first, second);
     free(first);
     free(second);
@@ -319,7 +310,7 @@ TEST(how_long_to_train_is_said_once) {
     CHECK_INT(parse(&r, "train: {steps: 5}\n"), 0);
     CHECK_INT(set(&r, "train.epochs=200"), 0);
     CHECK_CLOSE(r.train.epochs, 200, 0);
-    char *text = written(&r);
+    char *text = recipe_text(&r);
     CHECK_HAS(text, "\n  epochs: 200\n");
     CHECK(!strstr(text, "\n  steps: "));
     free(text);
@@ -327,7 +318,7 @@ TEST(how_long_to_train_is_said_once) {
     CHECK_INT(set(&r, "train.steps=7"), 0);
     CHECK_CLOSE(r.train.epochs, 0, 0);
     CHECK_INT(r.train.steps, 7);
-    text = written(&r);
+    text = recipe_text(&r);
     CHECK(!strstr(text, "\n  epochs: "));
     free(text);
     CHECK_STR(complaint("train:\n  steps: 3\n  epochs: 2\n"),
@@ -344,7 +335,7 @@ TEST(intervals_are_of_updates_or_epochs) {
     CHECK_CLOSE(r.train.evaluate_every.epochs, 1, 0);
     CHECK_INT(r.train.evaluate_every.updates, 0);
     CHECK_CLOSE(r.train.checkpoint_every.epochs, 2.5, 0);
-    char *text = written(&r);
+    char *text = recipe_text(&r);
     CHECK_HAS(text, "  evaluate_every: \"1 epoch\"\n");
     CHECK_HAS(text, "  checkpoint_every: \"2.5 epochs\"\n");
     free(text);
@@ -401,7 +392,7 @@ TEST(schedules_may_count_epochs) {
               "optimizer.schedule.lr: schedule: steps is 0");
 }
 
-/* Which of them comes first depends on the data. */
+/* Updates and epochs may be mixed, as their order depends on the data. */
 TEST(a_schedule_may_count_both_epochs_and_updates) {
     OWNED_RECIPE r = {0};
     adamod_optimizer *opt = NULL;
@@ -525,7 +516,7 @@ TEST(numbers_may_be_written_as_a_yaml_list) {
         parse(&r, "data: {task: images, mean: [0.5, 0.4,0.3]}\nmodel: {kind: resnet, blocks: [1, 2], widths: '8, 16'}"),
         0);
     CHECK_INT(check(&r), 0);
-    char *text = written(&r);
+    char *text = recipe_text(&r);
     CHECK_HAS(text, "  blocks: \"1,2\"\n");
     CHECK_HAS(text, "  widths: \"8,16\"\n");
     CHECK_HAS(text, "  mean: \"0.5,0.4,0.3\"\n");
@@ -566,7 +557,7 @@ TEST(a_written_recipe_reads_back_the_same) {
         if (!CHECK_INT(set(&r, all[i]), 0)) printf("%s\n", adamod__last_message());
         check_round_trip(&r);
     }
-    char *text = written(&r);
+    char *text = recipe_text(&r);
     CHECK_HAS(text, "  dropout: 0.30000000000000004\n");
     CHECK_HAS(text, "  attention_dropout: 0\n");
     CHECK_HAS(text, "  joint: true\n");
@@ -578,7 +569,7 @@ TEST(words_that_yaml_takes_for_others_are_quoted) {
     OWNED_RECIPE r = {0};
     recipe_defaults(&r, tasks_all);
     CHECK_INT(set(&r, "name=no"), 0);
-    char *text = written(&r);
+    char *text = recipe_text(&r);
     CHECK_HAS(text, "name: \"no\"\n");
     free(text);
     check_round_trip(&r);

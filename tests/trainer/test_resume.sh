@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Resumed runs: with the data it was trained with, from checkpoints that are whole, by the name the user gives,
-# with the weights of another. What does not fit is refused in one line, and changes nothing.
+# Resumed runs: with the data it was trained with, from checkpoints that are whole, by the name the user gives, with the
+# weights of another. Mistakes are refused in one line, and change nothing.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/support/shell_checks.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"

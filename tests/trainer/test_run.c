@@ -8,6 +8,7 @@
 #endif
 #include "support/directory.h"
 #include "check.h"
+#include "child.h"
 #include "scratch.h"
 #include "small_recipe.h"
 #include "values.h"
@@ -22,10 +23,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <math.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -593,24 +591,6 @@ TEST(a_directory_that_cannot_be_made_is_refused) {
     check_contents(below("file"), "x");
 }
 
-/* Runs a function in a process of its own; what it returns arrives in told. */
-static char told[1024];
-static int in_child(const char *(*function)(void)) {
-    int ends[2], status = 0;
-    if (pipe(ends)) return -1;
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        const char *text = function();
-        _exit(write(ends[1], text, strlen(text)) < 0);
-    }
-    close(ends[1]);
-    const ssize_t n = read(ends[0], told, sizeof told - 1);
-    told[n > 0 ? n : 0] = '\0';
-    close(ends[0]);
-    return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
-}
-
 static const char *as_nobody(void) {
     OWNED_RECIPE r = plain();
     if (setgid(65534) || setuid(65534)) return "skip";
@@ -621,7 +601,8 @@ TEST(a_directory_without_permission_is_refused) {
     mkdir(below("locked"), 0755);
     if (geteuid() != 0) SKIP("only root can become someone who may not");
     chmod(below("."), 0755);
-    CHECK_INT(in_child(as_nobody), 0);
+    const char *told = in_child(as_nobody);
+    if (!CHECK(told)) return;
     if (strcmp(told, "skip") == 0) SKIP("cannot become nobody");
     CHECK_HAS(told, "locked/run: cannot make the directory: Permission denied");
 }
@@ -883,33 +864,25 @@ static const char *fill(const char *directory) {
 }
 
 static const char *fill_to_a_limit(void) {
-    const struct rlimit small = {20000, RLIM_INFINITY};
-    signal(SIGXFSZ, SIG_IGN);
-    if (setrlimit(RLIMIT_FSIZE, &small)) return "skip";
+    if (!limit_files(20000)) return "skip";
     return fill(below("limit"));
 }
 
 TEST(a_file_that_may_not_grow_keeps_whole_lines) {
-    CHECK_INT(in_child(fill_to_a_limit), 0);
+    const char *told = in_child(fill_to_a_limit);
+    if (!CHECK(told)) return;
     if (strcmp(told, "skip") == 0) SKIP("no limit for files");
     CHECK_HAS(told, "limit/events.out.tfevents.");
     CHECK_HAS(told, ": cannot write: File too large");
 }
 
-/* In a mount namespace of the child's own, so that nothing stays mounted. */
 static const char *fill_a_disk(void) {
-    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-        mount("none", below("disk"), "tmpfs", 0, "size=64k")) {
-        return "skip";
-    }
+    if (!mount_small_disk(below("disk"), "64k")) return "skip";
     return fill(below("disk/run"));
 }
 
 static const char *begin_on_a_full_disk(void) {
-    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-        mount("none", below("disk"), "tmpfs", 0, "size=8k")) {
-        return "skip";
-    }
+    if (!mount_small_disk(below("disk"), "8k")) return "skip";
     char block[8192] = "";
     FILE *file = fopen(below("disk/block"), "wb");
     if (!file || fwrite(block, 1, sizeof block, file) != sizeof block || fclose(file)) return "cannot fill the disk";
@@ -921,11 +894,13 @@ static const char *begin_on_a_full_disk(void) {
 
 TEST(a_full_disk_keeps_whole_lines) {
     mkdir(below("disk"), 0777);
-    CHECK_INT(in_child(fill_a_disk), 0);
+    const char *told = in_child(fill_a_disk);
+    if (!CHECK(told)) return;
     if (strcmp(told, "skip") == 0) SKIP("cannot mount a small disk");
     CHECK_HAS(told, "disk/run/");
     CHECK_HAS(told, ": cannot write: No space left on device");
-    CHECK_INT(in_child(begin_on_a_full_disk), 0);
+    told = in_child(begin_on_a_full_disk);
+    if (!CHECK(told)) return;
     CHECK_HAS(told, "disk/run/");
     CHECK_HAS(told, "No space left on device");
 }

@@ -66,7 +66,7 @@ def relative(got, expected):
 
 
 def worst(found, truth):
-    """The largest error of all tensors. Those of one number, sums in which most cancels, count together."""
+    """The largest error of all tensors. Tensors of one number, sums in which most cancels, are compared as one."""
     errors = [relative(found[name], x) for name, x in truth.items() if x.numel() > 1]
     numbers = [name for name, x in truth.items() if x.numel() == 1]
     join = lambda tensors: torch.cat([tensors[name].double().flatten() for name in numbers])

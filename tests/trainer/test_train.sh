@@ -86,7 +86,7 @@ known='batch loss [0-9.]+  validation loss [0-9.]+'
 "$ADAMOD" train --resume --out told --set train.steps=80 --reset options --set optimizer.lr=100 >/dev/null 2>err || fail "$(cat err)"
 head -1 err | grep -q '; updates 41 to 80, 0.32 epochs; in told$' || fail "a run that is resumed begins with $(head -1 err)"
 grep -Eq "^step 80/80  .*$known \\(best [0-9.]+ at step 40\\), exact" err || fail "of the best so far it says $(cat err)"
-# Data that take long to read are told of within a moment: here nobody writes them.
+# A message appears soon if data take long to read: here they come from a pipe without a writer.
 mkfifo never.txt
 seq 1 20 >numbers.txt
 "$ADAMOD" train tiny.yaml --out waits --set train.progress_every=60 --set data.task=bitext --set data.source=never.txt \
@@ -227,10 +227,10 @@ soon has_lines $((before + 3)) hung/metrics.jsonl || fail "nohup does not keep a
 kill -9 $pid
 wait $pid 2>/dev/null || true
 
-# Which checkpoint was evaluated is said.
+# The output names the checkpoint that was evaluated.
 "$ADAMOD" evaluate whole | grep -q '^test set, 40 sentences, averaged checkpoint: loss' || fail "evaluate: $("$ADAMOD" evaluate whole)"
 "$ADAMOD" evaluate whole --checkpoint last --json | grep -q '"checkpoint":"last"' || fail "evaluate --json names no checkpoint"
-# So is which BLEU it is: sacreBLEU's signature.
+# It also gives BLEU's kind: sacreBLEU's signature.
 signature='nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:2.6.0'
 "$ADAMOD" evaluate whole | grep -qxF "BLEU: $signature" || fail "evaluate names no BLEU: $("$ADAMOD" evaluate whole)"
 "$ADAMOD" evaluate whole --json | grep -qF "\"bleu_signature\":\"$signature\"" || fail "evaluate --json names no BLEU"

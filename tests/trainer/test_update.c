@@ -34,7 +34,7 @@ static void open_one(experiment *e, const char *assignment) {
         printf("%s\n", adamod__last_message());
 }
 
-/* A rank's own part of the optimizer fails: all say so. Of one process there are no parts. */
+/* If a rank's own part of the optimizer fails, all say so. One process has no parts. */
 TEST(a_part_that_fails_is_told_to_all) {
     experiment e;
     checkpoint_meta at = {0};

@@ -54,7 +54,7 @@ static void check_pass(nn_plan *plan, const nn_params *p, int64_t numbers, bool 
     nn_plan_tell_all(plan);
     CHECK(all.calls == s.calls && memcmp(all.order, s.order, (size_t)s.calls * sizeof *s.order) == 0);
     CHECK_INT(nn_plan_watch(plan, 1, NULL, NULL), ADAMOD_OK);
-    nn_plan_backward(plan, false); /* tells nobody */
+    nn_plan_backward(plan, false); /* reports nothing */
     CHECK_INT(s.calls, all.calls);
     end(&s);
     end(&all);

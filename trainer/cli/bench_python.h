@@ -11,8 +11,8 @@
 
 typedef struct bench_python bench_python;
 
-/* Settings of the environment ("NAME=VALUE") to try one after another. Those that make a probe faster are kept. Those that
- * the user has set are not tried. */
+/* Settings of the environment ("NAME=VALUE") to try one after another. A setting that makes a probe faster is kept.
+ * Variables that the user has set are not tried. */
 enum { BENCH_TRIALS = 2 };
 /* Threads sleep while they wait. On a busy machine threads that spin are many times slower, on an idle one faster. */
 #define BENCH_WAIT_ASLEEP "OMP_WAIT_POLICY=passive"

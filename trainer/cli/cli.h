@@ -65,7 +65,7 @@ typedef struct cli_syntax {
     const cli_flag *flags;
     /* Called for each operand; returns 0, or the exit status after a message. NULL: see operands. */
     int (*operand)(void *arguments, const char *value);
-    /* Which member takes operands: a const char * for at most one, or cli_operands for any number. */
+    /* The member for operands: a const char * for at most one, or cli_operands for any number. */
     enum { CLI_NO_OPERAND, CLI_ONE_OPERAND, CLI_OPERANDS } takes;
     size_t operands;
 } cli_syntax;

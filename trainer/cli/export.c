@@ -21,7 +21,7 @@ static const cli_syntax syntax = {
     .takes = CLI_ONE_OPERAND,
     .operands = offsetof(arguments, run.directory)};
 
-/* Weights or a vocabulary that are there may be the only copy; a run would lose its own. */
+/* Refuses a directory with weights or a vocabulary, which may be the only copy, and a run's directory. */
 static int check_out(const char *directory) {
     static const char *const files[] = {"recipe.yaml", "config.json", "model.safetensors", "vocab.json", "merges.txt"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

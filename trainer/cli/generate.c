@@ -56,7 +56,7 @@ static bool says_nothing(const int32_t *tokens, int64_t n) {
     return true;
 }
 
-/* Whether all of it is in the vocabulary in lower case, as many training texts are. */
+/* Whether the prompt in lower case is all in the vocabulary: many training texts are in lower case. */
 static bool known_in_lower_case(const experiment *e, const char *text) {
     char unknown[512] = "?";
     int32_t *tokens = NULL;

@@ -134,7 +134,7 @@ static void drop_checkpoints(const char *directory) {
     (void)rmdir(path.text);
 }
 
-/* A run that was killed has not said that it is over. */
+/* Called when a run ends. A run that was killed has not told the board that it is over. */
 static void end_run(void *context, int job, int status) {
     maker *m = context;
     run_entry *e = &m->p->at[m->run[job]];
@@ -155,7 +155,7 @@ static void draw(void *context) {
 
 /* ---- all ---- */
 
-/* Comes first, since data may take long to read. */
+/* Printed first, since data may take long to read. */
 static void introduce(const maker *m) {
     const run_list *p = m->p;
     const int over = p->n - m->n;

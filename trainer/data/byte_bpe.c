@@ -66,8 +66,8 @@ typedef struct symbol {
     int32_t rank;              /* of the merge with the one after it; NO_RANK: there is none, or it was merged away */
 } symbol;
 
-/* Pieces of few bytes and ids are remembered, each in a line of the processor's cache, where another may take its place.
- * A fuzzer, which makes many encoders, gets a small one. */
+/* A cache of short pieces with few ids. An entry is a line of the processor's cache, and a new piece replaces the old
+ * one there. A fuzzer, which makes many encoders, gets a small cache. */
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 enum { CACHED = 1 << 5 };
 #else
@@ -172,8 +172,8 @@ static bool encode_piece(byte_bpe_encoder *e, text_slice piece, byte_bpe_ids *id
     return true;
 }
 
-/* Encodes all pieces of a text of which `ahead` bytes follow, and all of it if that is 0. Returns what was taken; -1:
- * out of memory. */
+/* Encodes the pieces of a text that at least `ahead` bytes follow. Returns the number of bytes encoded; -1: out of
+ * memory. */
 static int64_t encode_text(byte_bpe_encoder *e, text_slice text, size_t ahead, byte_bpe_ids *ids) {
     text_slice rest = text;
     while (rest.n) {
@@ -233,7 +233,7 @@ static bool spells_itself(uint32_t byte) {
     return (byte > ' ' && byte < 0x7f) || (byte > 0xa0 && byte <= 0xff && byte != 0xad);
 }
 
-/* The character of a byte. Those that do not spell themselves are 0 to 32, 127 to 160 and 173. */
+/* The character of a byte. Bytes 0 to 32, 127 to 160 and 173 do not spell themselves. */
 static uint32_t character_of(unsigned char byte) {
     if (spells_itself(byte)) return byte;
     return 0x100u + (byte <= ' ' ? byte : byte == 0xad ? 67u : byte - 0x7fu + 33u);

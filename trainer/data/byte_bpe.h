@@ -76,8 +76,8 @@ int byte_bpe_learner_add(byte_bpe_learner *l, text_slice text);
 /* Adds n files, or standard input if n is 0, on several threads (0: one per core). */
 int byte_bpe_learner_add_files(byte_bpe_learner *l, int n, const char *const *paths, int threads);
 
-/* Merges the most frequent pair until there are `size` tokens, "<|endoftext|>" and the 256 bytes included, or no pair is
- * as frequent as min_frequency. Of equally frequent pairs the one of lower ids comes first. The merges are those of
- * Hugging Face's BpeTrainer with all bytes in its alphabet; the ids are in the order of GPT-2's: bytes, merges,
- * "<|endoftext|>". */
+/* Merges the most frequent pair until there are `size` tokens, "<|endoftext|>" and the 256 bytes included, or no pair
+ * is as frequent as min_frequency. Among equally frequent pairs the one with lower ids comes first. The merges are
+ * those of Hugging Face's BpeTrainer with all bytes in its alphabet; the ids are in the order of GPT-2's: bytes,
+ * merges, "<|endoftext|>". */
 int byte_bpe_learn(byte_bpe **out, const byte_bpe_learner *l, int64_t size, int64_t min_frequency);

@@ -60,7 +60,7 @@ static void count_lot(void *context, int64_t lot, int thread) {
     if (byte_bpe_learner_add(c->workers[thread], c->lots[lot])) c->failed[thread] = true;
 }
 
-/* Counts the first n bytes that were read, whole lines, and keeps the rest. */
+/* Counts the first n bytes that were read, which are whole lines, and keeps the rest. */
 static int count_text(counting *c, size_t n) {
     text_slice rest = {c->text.text, n};
     const size_t each = n / (size_t)(c->threads * LOTS) + 1;

@@ -19,7 +19,7 @@ struct byte_bpe {
 };
 
 byte_bpe *byte_bpe_create(void); /* NULL: out of memory */
-/* Once all tokens are there: finds those of bytes and of the end. Returns a byte that is no token, or -1. */
+/* Finds the tokens of bytes and of the end, once all tokens are added. Returns a byte that has no token, or -1. */
 int byte_bpe_find_bytes(byte_bpe *b);
 /* Adds a merge behind all others. Returns its rank, or that of an earlier merge of the same pair. -1: out of memory. */
 int32_t byte_bpe_add_merge(byte_bpe *b, byte_bpe_merge m);
@@ -33,6 +33,7 @@ struct byte_bpe_learner {
 
 /* The byte that a character stands for; -1: none. */
 int byte_bpe_byte(uint32_t character);
-/* The bytes that a text spells, in place of what the buffer had. false: *other is a character that stands for no byte. */
+/* Replaces the buffer's content by the bytes that a text spells. false: *other is a character that stands for no
+ * byte. */
 bool byte_bpe_read_bytes(text_slice spelled, adamod__buffer *out, uint32_t *other);
 void byte_bpe_spell(text_slice bytes, adamod__buffer *out);

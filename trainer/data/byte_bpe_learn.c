@@ -1,9 +1,9 @@
 /* Learns which pairs of tokens to merge, as Hugging Face's BpeTrainer does.
  *
- * Its queue shows in the merges, so it is the same here: an item has a pair, its count when it was queued, and the
- * words where the pair came up then. Counts in it may be out of date, but never too low. What was merged is not taken
- * from its pair's count: that matters if the pair comes up again, by a token that two merges make ("ab" + "c", "a" +
- * "bc"). */
+ * The merges depend on its queue, so the queue is the same here: an item has a pair, its count when it was queued, and
+ * the words in which the pair appeared then. Counts in the queue may be out of date, but never too low. A merge does
+ * not reduce the count of its pair: that matters if the pair appears again, by a token that two merges make ("ab" +
+ * "c", "a" + "bc"). */
 #include "data/byte_bpe_internal.h"
 
 #include "core/error.h"

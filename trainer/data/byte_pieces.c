@@ -28,7 +28,8 @@ static size_t ending(text_slice text) {
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* White space ends before its last character if something else follows, which may begin with that space. */
+/* A run of white space that something else follows ends before its last character: the next piece may begin with that
+ * space. */
 static size_t white_end(text_slice text) {
     size_t at = 0, last = 0, next;
     while (at < text.n && class_at(text, at, &next) == UNICODE_WHITE) {

@@ -2,7 +2,7 @@
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * Bytes that are not UTF-8 are cut as U+FFFD is, which others put in their place: they are neither letters, numbers
+ * Bytes that are not UTF-8 are cut like U+FFFD, by which other packages replace them: they are neither letters, numbers
  * nor spaces. */
 #pragma once
 

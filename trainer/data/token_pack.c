@@ -17,7 +17,7 @@ typedef struct packing {
     bool begun; /* some of a document was encoded, the rest follows */
 } packing;
 
-/* Encodes the rest of a document, or as much of it as is certain. Returns the bytes taken. */
+/* Encodes the rest of a document, or as much of it as later text cannot change. Returns the bytes taken. */
 static int64_t encode(packing *k, text_slice text, bool ends) {
     const int32_t end = byte_bpe_end(k->p->b);
     k->ids.n = 0;
@@ -42,7 +42,7 @@ static bool find_end(const packing *k, text_slice text, size_t *n, size_t *next)
     return true;
 }
 
-/* Encodes what was read, and keeps what is not certain before more is. */
+/* Encodes the text that was read, and keeps the part that later text may change. */
 static int encode_text(packing *k, bool last) {
     text_slice rest = {k->text.text, k->text.n};
     for (size_t n, next; find_end(k, rest, &n, &next); rest = (text_slice){rest.bytes + next, rest.n - next}) {
@@ -64,7 +64,7 @@ static int pack_input(packing *k, text_input *in) {
         if (k->text.failed) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
         if (k->text.n < enough) continue;
         if (encode_text(k, false)) return -1;
-        enough = 2 * k->text.n > BATCH ? 2 * k->text.n : BATCH; /* a long piece is not looked through again and again */
+        enough = 2 * k->text.n > BATCH ? 2 * k->text.n : BATCH; /* else a long piece would be searched repeatedly */
     }
     return got < 0 ? got : encode_text(k, true);
 }

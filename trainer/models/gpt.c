@@ -115,7 +115,7 @@ static nn_value linear(nn_graph *g, const gpt_config *c, const char *name, nn_va
     return y;
 }
 
-/* Around ops whose outputs are as large as others' and cost little to compute. */
+/* Begin and end the ops that are cheap to compute again, though their outputs are as large as those of others. */
 static void begin_cheap(nn_graph *g, const gpt_config *c) {
     if (c->recompute == GPT_RECOMPUTE_CHEAP) nn_recompute(g, true);
 }

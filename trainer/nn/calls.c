@@ -10,7 +10,7 @@
 
 static bool nn_reads_full(const nn_node *node, int k) { return node->op->full_inputs >> k & 1; }
 
-/* Whether a step reads an input's numbers as those of any other value. */
+/* Whether a step reads v in the type that values have, not as f32. */
 static bool nn_read_as_value(const nn_plan *plan, nn_value v) {
     for (int s = 0; s < plan->n_forward; s++) {
         const nn_node *node = plan->steps[s].node;
@@ -21,7 +21,7 @@ static bool nn_read_as_value(const nn_plan *plan, nn_value v) {
     return false;
 }
 
-/* Values are bf16 under mixed precision, but for those that last and those that ops want in full. */
+/* In mixed precision values are bf16, except persistent ones and those that ops want in full. */
 static nn_type nn_type_of(const nn_plan *plan, nn_value v) {
     const nn_graph *g = plan->graph;
     const nn_value_info *info = &g->values[v];
@@ -38,7 +38,7 @@ static nn_type nn_type_of(const nn_plan *plan, nn_value v) {
     return NN_BF16;
 }
 
-/* An op that reads f32 must be given f32: a parameter, or an input as it came. */
+/* Fails unless every op that reads f32 gets f32: a parameter, or an input before its conversion. */
 static adamod_status nn_check_full_inputs(const nn_plan *plan) {
     for (int s = 0; s < plan->n_forward; s++) {
         const nn_node *node = plan->steps[s].node;
@@ -53,7 +53,7 @@ static adamod_status nn_check_full_inputs(const nn_plan *plan) {
     return ADAMOD_OK;
 }
 
-/* On a device the gradient of the loss lies ready, as f32: a 1 and some zeros. */
+/* Fails unless the loss suits a device, which keeps its gradient as f32: a 1 and some zeros. */
 static adamod_status nn_check_loss(const nn_plan *plan) {
     const nn_value loss = plan->options.loss;
     if (!plan->on_device || loss < 0) return ADAMOD_OK;

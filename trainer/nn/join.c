@@ -44,7 +44,8 @@ static void place_inputs(nn_plan *plan) {
     }
 }
 
-/* From inside a value that is inside another to inside that one; results come after what they are made of. */
+/* Resolves chains: a value inside a value that is inside a third becomes one inside the third. From the last value to
+ * the first, as results come after their inputs. */
 static void resolve_places(nn_plan *plan) {
     for (nn_value v = plan->graph->n_values - 1; v >= 0; v--) {
         const plan_place outer = plan->place[plan->place[v].in];
@@ -58,7 +59,7 @@ static void resolve_places(nn_plan *plan) {
 
 typedef enum extent { NONE, SOME, ALL } extent;
 
-/* Which channels of each block of gradients have been written. */
+/* The channels of each block of gradients that have been written. */
 typedef struct written {
     const nn_plan *plan;
     size_t *first; /* of each value that has a block, in flags */

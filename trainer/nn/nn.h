@@ -91,7 +91,7 @@ void nn_params_free(nn_params *p);
 /* Allocates all parameters, gradients and persistent states after the first graph was built, and fills them as their init
  * says, from seed and name alone. Graphs built later may only use those that exist. */
 adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
-/* The same, but all are 0: for those that are loaded next. */
+/* Like nn_params_allocate, but all numbers are 0: for a model whose weights are loaded next. */
 adamod_status nn_params_allocate_zeros(nn_params *p);
 /* Copies parameters to a device ("cuda", "cuda:1"), where all plans made later run; data on the host is then a copy, which
  * fetch and store below update. For "cpu" it sets the precision of these plans, for "ref" it does nothing. */
@@ -100,7 +100,7 @@ adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision
 adamod_status nn_device_status(const char *device);
 /* Note i, from 0, on how a device runs an op, for people; out->op is NULL: there are no more. */
 typedef struct nn_note {
-    const char *op, *title; /* "lstm", "LSTM" */
+    const char *op, *title; /* the op's name, and its title for people */
     char text[96];
 } nn_note;
 adamod_status nn_device_note(const char *device, int i, nn_note *out);

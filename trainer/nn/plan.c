@@ -60,7 +60,7 @@ static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backwa
     if (!kernels) kernels = &node->op->ref;
     plan_step *step = &plan->steps[plan->n_steps++];
     *step = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
-    /* no other step knows the statistics of several processes, and none runs another one's work again */
+    /* no other step knows the statistics of several processes, and no step runs another's work again */
     const bool alone = !(plan->options.synced && node->synced) && !node->recompute;
     if (on && alone) step->fusion = kernels->fusion;
     if (!backward || kernels->backward) return ADAMOD_OK;
@@ -83,8 +83,8 @@ static bool nn_is_dropped(const nn_plan *plan, nn_value v) {
     return dropped;
 }
 
-/* Makes a dropped value again, unless an earlier step of the pass has. What it is computed from comes first, in the order of
- * the forward pass, at most as deep as a chain of dropped values. */
+/* Makes a dropped value again, unless an earlier step of the pass has. Its inputs are made first, in the order of the
+ * forward pass; the recursion is at most as deep as a chain of dropped values. */
 static adamod_status nn_make_again(nn_plan *plan, nn_value v) {
     const nn_graph *g = plan->graph;
     if (!nn_is_dropped(plan, v) || plan->remade[v].bytes) return ADAMOD_OK;

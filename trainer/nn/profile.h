@@ -39,9 +39,9 @@ typedef struct nn_profile_input {
 /* Input i, from 0; false: there are fewer. */
 bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out);
 
-/* A weight that rows are multiplied with has three matrix products: y = x W^T forward, dx = dy W and dW = dy^T x backward,
- * with W [out, in]. In a convolution the pixels under the kernel are a row of x; in an LSTM the weights of the state count
- * as if all time steps were known at once. */
+/* A weight that rows are multiplied with has three matrix products: y = x W^T forward, dx = dy W and dW = dy^T x
+ * backward, with W [out, in]. In a convolution the pixels under the kernel are a row of x; in a recurrent layer the
+ * weights of the state count as if all time steps were known at once. */
 typedef struct nn_profile_product {
     int rows; /* their symbol; 0: fixed */
     int64_t capacity, out, in;

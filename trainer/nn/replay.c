@@ -97,7 +97,7 @@ void nn_traffic_free(nn_plan *plan) {
     free(t->outputs);
 }
 
-/* Fills an input past the batch's rows; f32 ones with 0. */
+/* Fills the rows of an input behind the batch's; those of f32 with 0. */
 static void nn_pad_input(const nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     const int64_t used = info->shape.rows ? plan->rows[info->shape.rows] : info->shape.dim[0];

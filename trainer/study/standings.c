@@ -1,6 +1,7 @@
 #include "study/standings_parts.h"
 
 #include "core/error.h"
+#include "support/array.h"
 #include "report/welch.h"
 
 #include <math.h>
@@ -48,10 +49,8 @@ static standing_value *value_of(const standings *s, const run_entry *e) {
     for (int i = 0; i < at->n; i++) {
         if (same_value(at->value[i].value, e->value)) return &at->value[i];
     }
-    standing_value *grown = realloc(at->value, (size_t)(at->n + 1) * sizeof *grown);
-    if (!grown) return NULL;
-    at->value = grown;
-    standing_value *v = &grown[at->n++];
+    if (!ARRAY_EXTEND(at->value, at->n)) return NULL;
+    standing_value *v = &at->value[at->n++];
     *v = (standing_value){.value = e->value,
                           .shown = calloc((size_t)s->p->n, sizeof *v->shown),
                           .chosen = calloc((size_t)s->p->n, sizeof *v->chosen),

@@ -1,11 +1,13 @@
 /* standings.h - variants of one recipe or of several side by side, each with its best value of a tuned key: tables, a figure
  * and a page.
  *
- * The best value is the one with the best mean on the validation data, among those with which all runs finished; never by
- * the test data. Runs that held out no validation data are chosen by their training loss. Of equal means the first counts.
+ * The best value is the one with the best mean on the validation data, among those with which all runs finished; never
+ * by the test data. Runs that held out no validation data are chosen by their training loss. If means are equal, the
+ * first value counts.
  *
- * Where all values are numbers above 0, the sensitivity of a variant says how much of a good result depends on the right
- * value (Wortsman et al. 2023, arXiv 2309.14322): the mean over the values of min(loss, loss at the start), less its least. */
+ * If all values are numbers above 0, the sensitivity of a variant says how much of a good result depends on the right
+ * value (Wortsman et al. 2023, arXiv 2309.14322): the mean over the values of min(loss, loss at the start), less its
+ * least. */
 #pragma once
 
 #include "report/variants.h"
@@ -84,14 +86,14 @@ void standings_metric_text(const standing_metric *m, char *out, size_t size);
 
 /* Prints the table for a terminal, and who leads whom by more than chance. */
 int standings_print(const standings *s);
-/* Writes results.md, .tex, .csv and .json into a directory that is made; tests.md, .tex and .csv if variants have two runs or
- * more; and with a tuned key values.md and .tex. */
+/* Makes a directory and writes results.md, .tex, .csv and .json into it; tests.md, .tex and .csv if variants have two
+ * runs or more; and with a tuned key values.md and .tex. */
 int standings_save(const standings *s, const char *directory);
 /* Writes DIRECTORY/report.html, with figures in report-figures; tables are in report-tables. pages: ends of the paths of the
  * groups' own pages, in DIRECTORY. */
 int standings_page(const standings *s, const char *directory, const char *const *pages);
 
-/* Where files are, and how a page links to them: relative to it. */
+/* The directories of the files, and a page's links to them, relative to the page. */
 typedef struct standings_files {
     const char *tables, *tables_link, *figures, *figures_link;
 } standings_files;

@@ -123,7 +123,7 @@ static void note_choice(sheet *to, int row, int column, const standing *at) {
     }
 }
 
-/* What counts as started, and what the numbers of all values mean. */
+/* Explains when a run counts as started, and what the numbers over all values mean. */
 static void values_text(const standings *s, char *out, size_t size) {
     size_t used = 0;
     *out = '\0';

@@ -180,7 +180,7 @@ study_place study_owner(const study *s, const study_options *o, study_place of);
 /* The seeds that an experiment is to have. */
 int64_t study_seeds(const study *s, const study_options *o, int experiment);
 
-/* What an experiment tunes; NULL: nothing. */
+/* The tuned key of an experiment and its values; NULL: it tunes none. */
 const study_tune *study_tuned(const study *s, const study_options *o, int experiment);
 
 /* A value of the tuned key. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a key changes results. Of train, only these do more than record or place the computation. */
+/* Whether a key changes results. Keys of train other than these only record or place the computation. */
 static bool matters(const char *key) {
     static const char *const train[] = {"train.epochs",   "train.steps", "train.accumulate", "train.average",
                                         "train.patience", "train.test",  "train.init_from"};
@@ -95,8 +95,8 @@ static void compare_options(study_cell *cell, const report_run *run, const recip
     }
 }
 
-/* Walks the planned recipe. A key that the run does not have is of another version, or of another length: steps in place of
- * epochs. */
+/* Compares the run with the planned recipe, key by key. A key that the run lacks is of another version, or gives the
+ * length in the other unit (steps for epochs). */
 static void walk(study_cell *cell, const report_run *run, const tree *t, const char *path) {
     for (int i = 0; i < t->n; i++) {
         const tree *child = &t->child[i];
@@ -112,7 +112,7 @@ static void walk(study_cell *cell, const report_run *run, const tree *t, const c
     }
 }
 
-/* A run of some updates, where the plan has epochs, or the other way round. */
+/* Notes a length in updates where the plan has epochs, or the other way round. */
 static void compare_units(study_cell *cell, const report_run *run, const recipe *planned) {
     const bool epochs = planned->train.epochs > 0;
     const char *other = report_pairs_find(&run->recipe, epochs ? "train.steps" : "train.epochs");
@@ -123,7 +123,7 @@ static void compare_units(study_cell *cell, const report_run *run, const recipe 
     note_key(cell, epochs ? "train.steps" : "train.epochs", other);
 }
 
-/* Nobody knows how the run was made. */
+/* Notes that the run's recipe cannot be read. */
 static void note_no_recipe(study_cell *cell) {
     snprintf(cell->data, sizeof cell->data, "recipe not known");
     add_note(cell, "recipe.yaml cannot be read");

@@ -22,14 +22,12 @@ int study_find_method(const study_experiment *e, const char *name);
 /* Whether the user asks for this part, or for all. */
 bool study_wants(const study_options *o, const char *name);
 
-/* What a run is called among those of its experiment: "Adam", or with a tuned key "Adam lr=0.1". */
-void study_label(const study *s, study_place of, study_value value, char *out, size_t size);
 /* The name of a method's directories, before "-seed-N"; and a run's directory in `root`. */
 void study_slug(const study *s, study_place of, study_value value, char *out, size_t size);
 void study_directory(const study *s, study_place of, study_value value, int64_t seed, const char *root, char *out,
                      size_t size);
 
-/* The most seeds that any experiment wants of the runs of a method, which others may show too. */
+/* The largest number of seeds that any experiment wants of the runs of a method: several experiments may show them. */
 int64_t study_most_seeds(const study *s, const study_options *o, study_place of);
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */

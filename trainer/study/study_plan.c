@@ -60,7 +60,8 @@ study_value study_value_at(const study *s, const study_options *o, study_place o
     return out;
 }
 
-void study_label(const study *s, study_place of, study_value value, char *out, size_t size) {
+/* The label of a run within its experiment: "Adam", or with a tuned key "Adam lr=0.1". */
+static void label_of(const study *s, study_place of, study_value value, char *out, size_t size) {
     const study_experiment *e = &s->experiment[of.experiment];
     snprintf(out, size, "%s", e->method[of.method].name);
     if (*value.text) run_list_add_to_name(e->tune.key, value.text, out, size);
@@ -68,7 +69,7 @@ void study_label(const study *s, study_place of, study_value value, char *out, s
 
 void study_slug(const study *s, study_place of, study_value value, char *out, size_t size) {
     char label[200];
-    study_label(s, of, value, label, sizeof label);
+    label_of(s, of, value, label, sizeof label);
     run_list_slug(label, out, size);
 }
 
@@ -110,7 +111,7 @@ static int set_keys(recipe *r, const study_experiment *e, const study_method *m,
     return *value->text ? recipe_set_by(r, RECIPE_BY_CALLER, text) : 0;
 }
 
-/* What the file measures is refused if nothing measures it, before hours are spent. */
+/* Refuses a metric that the experiment's task does not measure, before hours are spent. */
 static int check_measure(const study *s, const study_options *o, int experiment, const recipe *r) {
     const study_experiment *e = &s->experiment[experiment];
     const char *name = o->quick && e->quick.measure ? e->quick.measure : e->measure;
@@ -219,7 +220,7 @@ static int add_run(const needs *n, study_place of, study_value value, int64_t se
     recipe r;
     if (study_recipe(n->s, n->o, of, value, seed, &r)) return -1;
     study_directory(n->s, of, value, seed, n->o->out, directory, sizeof directory);
-    study_label(n->s, of, value, whole, sizeof whole);
+    label_of(n->s, of, value, whole, sizeof whole);
     snprintf(label, sizeof label, "%.150s: %.190s, seed %lld", e->name, whole, (long long)seed);
     int status = run_list_add(out, &r, directory, e->name, name, guess(n->s, n->o, of.experiment));
     recipe_free(&r);

@@ -13,8 +13,8 @@
 #define ARRAY_RESERVE(array, n, room)                                                                                  \
     ((size_t)(n) <= (room) || array_grow(&(array), (size_t)(n), &(room), sizeof *(array)))
 
-/* Makes room for one more, in an array whose every element was added after this; n of them are there. It grows at powers of
- * two, so nothing need be kept of its room. */
+/* Makes room for element n of an array that has grown by this macro alone, from NULL. Its room follows from n: the next power
+ * of two. */
 #define ARRAY_EXTEND(array, n) array_extend(&(array), (size_t)(n), sizeof *(array))
 
 /* array points to the pointer to the first element. */

@@ -4,5 +4,5 @@
 
 enum { RUN_FORMAT = 1 };
 
-/* Refuses a directory of a later format. What cannot be read is left to those who read more of it. */
+/* Refuses a directory of a later format. Accepts an unreadable one: later readers report its faults. */
 int run_format_check(const char *directory);

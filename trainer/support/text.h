@@ -54,7 +54,7 @@ void text_join(char *text, size_t size, const char *separator, const char *word)
 /* Replaces every `from` in n bytes by `to`, which is not longer, in place. Returns the new length. */
 size_t text_replace(char *text, size_t n, const char *from, const char *to);
 
-/* DIRECTORY/NAME. What is longer than PATH_MAX is cut, but stays too long to be opened. */
+/* DIRECTORY/NAME. A path longer than PATH_MAX is cut, but stays too long to be opened. */
 typedef struct path_text {
     char text[PATH_MAX + 64];
 } path_text;

@@ -137,7 +137,7 @@ int gpt_folder_recipe(const char *directory, recipe *r) {
 
 /* ---- weights ---- */
 
-/* Layers of GPT-2 that its program wrote as convolutions: their matrices are [in, out]. */
+/* Whether GPT-2's program has this layer as a convolution: then its matrix is [in, out]. */
 static bool is_transposed(const char *name) {
     return key_matches("*.c_attn.weight,*.c_proj.weight,*.c_fc.weight", name);
 }
@@ -176,12 +176,12 @@ static int check_tensor(const char *path, const adamod__st_file *file, const nn_
                           wanted);
 }
 
-/* Causal masks, which old versions saved, and the output layer, which is wte. */
+/* Whether a tensor is not needed: causal masks, which old versions saved, and the output layer, which is wte. */
 static bool is_no_parameter(const char *name) {
     return key_matches("h.*.attn.bias,h.*.attn.masked_bias,lm_head.weight", name);
 }
 
-/* A model with fewer blocks than the file, say, is another one. */
+/* Refuses tensors that the model lacks: a model with fewer blocks than the file, for example, is another one. */
 static int check_others(const char *path, const adamod__st_file *file, const nn_params *params, const char *skip) {
     static const char prefix[] = "transformer.";
     for (size_t i = 0; i < file->n_entries; i++) {
@@ -246,7 +246,7 @@ static int take_all(experiment *e, const char *path, const adamod__st_file *file
     return failed || nn_params_store(params) ? -1 : 0;
 }
 
-/* Weights of models that compute something else can have the same shapes. */
+/* Refuses models with another formula, whose weights can have the same shapes. */
 static int check_beside(const experiment *e, const char *path) {
     char directory[RECIPE_PATH];
     const char *slash = strrchr(path, '/');
@@ -315,7 +315,7 @@ static int save_config(const experiment *e, const gpt_config *c, const char *pat
     return json_save(&j, path);
 }
 
-/* The parameter as the file has it; to is as large. */
+/* Writes the parameter to `to` as the file has it: transposed, if it is one of those layers. */
 static void turn(const nn_params *params, const nn_param *p, float *to) {
     const float *from = params->data + p->offset;
     const int64_t rows = p->shape[0], columns = p->count / rows;

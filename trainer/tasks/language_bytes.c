@@ -20,7 +20,7 @@ static int learn(experiment *e, const char *path) {
     return failed;
 }
 
-/* A run of packed ids may have no vocabulary: then its text is numbers. */
+/* Whether there is a vocabulary. A run of packed ids may have none: then its text is numbers. */
 static bool has_vocabulary(const experiment *e, const char *run) {
     const language_settings *r = language_settings_of(&e->recipe);
     if (!language_is_packed(&e->recipe)) return true;

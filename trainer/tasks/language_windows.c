@@ -1,9 +1,9 @@
-/* language_windows.c - text as GPT reads it: in windows of data.length tokens, each on its own. What follows is about text in
+/* language_windows.c - text as GPT reads it: in windows of data.length tokens, each on its own. This file cuts text in
  * memory; token_file.h says how packed ids are cut into windows, and in which order they come.
  *
- * The windows of an epoch stand end to end and come in an order drawn for it. They are as many as fill batches; the first
- * begins at a token drawn for the epoch, so that what is left over differs, and so do the windows' borders. An evaluation
- * reads a split's windows from its beginning, one after the other, all of it. */
+ * The windows of an epoch stand end to end and come in an order drawn for it. Their number fills whole batches. The
+ * first begins at a token drawn for the epoch, so each epoch has other borders and leaves out other tokens. An
+ * evaluation reads all of a split, window after window. */
 #include "core/error.h"
 #include "data/shuffle.h"
 #include "tasks/language_reader.h"

@@ -68,7 +68,7 @@ static int show_word(language_writer *w, text_slice word, language_sink sink, vo
     return sink(context, word);
 }
 
-/* Not the end of another document before the text. */
+/* Whether a token is shown: not the end of another document before the text. */
 static bool is_shown(const language_writer *w, int32_t token) {
     return w->begun || token != byte_bpe_end(language_of(w->e)->bytes);
 }
@@ -177,7 +177,7 @@ static int encode_lines(prompting *p, text_slice text) {
     return end_prompt(p);
 }
 
-/* A text is begun by the end of another document, if the vocabulary has one, else by a new line. */
+/* A text begins after the end of another document, if the vocabulary has such a token, else after a new line. */
 static int encode_bytes(prompting *p, text_slice text) {
     const byte_bpe *b = language_of(p->e)->bytes;
     const int32_t end = byte_bpe_end(b);

@@ -69,7 +69,7 @@ int checkpoint_end(checkpoint_writer *w);
  * recipe, states by nn_carried stay as they are. */
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta);
 
-/* Which weights of a file to load. */
+/* The weights of a file to load, and how to refuse others. */
 typedef struct checkpoint_weights {
     uint64_t fingerprint; /* a checkpoint's must be equal, unless all parameters that match meaning are skipped */
     const char *skip;     /* patterns (key_matches) of parameters and states that stay as they are; NULL: none */

@@ -76,7 +76,8 @@ void progress_update(progress *p, int64_t step, int64_t items, double epoch, dou
 void progress_split(progress *p, const char *split);
 void progress_within(void *p, const char *what, int64_t done, int64_t total);
 
-/* Lines that stay. What an evaluation gave, of which best and best_step are known; what the run is; and any other text. */
+/* Print lines that stay: the result of an evaluation (set best and best_step before), the run's description, any other
+ * text. */
 void progress_evaluated(progress *p, const task_result *valid);
 void progress_introduce(progress *p, const char *text);
 void progress_say(progress *p, const char *text);

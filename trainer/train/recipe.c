@@ -264,7 +264,7 @@ int recipe_choose(recipe *r, const char *path, const char *text) {
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
-/* What set a key that no file gives, whose line is minus its recipe_origin. */
+/* Beginnings of messages about keys that no file gives; their line is minus their recipe_origin. */
 static const char *const origins[] = {
     [RECIPE_BY_SET] = "--set: ", [RECIPE_BY_VARY] = "--vary: ", [RECIPE_BY_TUNE] = "--tune: ", [RECIPE_BY_CALLER] = ""};
 

@@ -130,7 +130,8 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name);
  * "optimizer=sgd" is short for optimizer.rule. Setting the rule drops options that only other rules have. Relative paths
  * are relative to the current directory. */
 int recipe_set(recipe *r, const char *assignment);
-/* What set a key otherwise; messages begin with "--vary" or "--tune", or leave it to the caller to say what it was. */
+/* The origin of a key that recipe_set_by sets. Messages begin with the flag; with RECIPE_BY_CALLER the caller adds the
+ * origin. */
 typedef enum recipe_origin { RECIPE_BY_SET = 1, RECIPE_BY_VARY, RECIPE_BY_TUNE, RECIPE_BY_CALLER } recipe_origin;
 int recipe_set_by(recipe *r, recipe_origin by, const char *assignment);
 /* Sets a key by a flag of its own, such as "--beam" for "decode.beam". Messages name the flag. */

@@ -388,7 +388,7 @@ template <class P> struct strip_columns {
             const double y = row < rows ? (double)p.shape(x[j], from + row * p.t.cols) : 0;
             tiles[tile][warp * DEEP + j][lane] = y * y;
         }
-        __syncthreads(); /* and no one reads what the next replace */
+        __syncthreads(); /* and no thread still reads what the next loads replace */
         ask(x, first + 2 * STRIP_ROWS);
         if (!adds) return;
         if (p.t.rows - first >= STRIP_ROWS) {

@@ -45,7 +45,7 @@ def _greater(x: Any, y: Any) -> Any:
 
 
 def _log(x: Any) -> Any:
-    """Of a number in double precision, whatever the type of the parameters."""
+    """The natural logarithm; that of a Python float is in double precision, whatever the type of the parameters."""
     if isinstance(x, float):
         return math.log(x) if x > 0 else -math.inf
     return jnp.log(x)
@@ -79,7 +79,8 @@ def _bounded(o: SimpleNamespace, x: SimpleNamespace, eta: Any, seen: Any) -> Any
 
 
 def _move(o: SimpleNamespace, x: SimpleNamespace, step: Any) -> Any:
-    """The step; a cautious one is of elements that go along with their gradient, and further the fewer these are."""
+    """The step. A cautious one moves only the elements whose step has their gradient's sign, and further the fewer
+    these are."""
     if not o.cautious:
         return step
     mask = (step * x.g > 0).astype(step.dtype)
@@ -103,7 +104,8 @@ def _rectified(rho: Any, rho_t: Any) -> Any:
 
 
 def _power_sum(n: Any, power: Any, unit: Any) -> Any:
-    """The sum of (k / unit)^power over k = 1 ... n: the first terms one by one, the rest by Euler and Maclaurin."""
+    """The sum of (k / unit)^power over k = 1 ... n: the first terms one by one, the rest by the Euler-Maclaurin
+    formula."""
 
     def f(k: Any) -> Any:
         return (k / unit) ** power

@@ -85,7 +85,7 @@ class _Options:
         given = {name: value for name, value in {"lr": learning_rate, **given}.items() if value is not None}
         for name, value in given.items():
             self._set(name, value, known)
-        self.states = self.hyper.states((1,))  # the same for every shape, but for the shape
+        self.states = self.hyper.states((1,))  # states of any shape; only their shape differs
         self.bounded = any(state.name == "exp_avg_lr" for state in self.states)
         for name in ("beta3", "skip_idle"):
             if name in given and not self.bounded:
@@ -210,7 +210,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
                 if array.shape != g.shape:
                     where, what = jax.tree_util.keystr(path), "parameter" if name == "p" else name
                     raise ValueError(f"{rule}: gradient{where} has shape {g.shape}, and its {what} {array.shape}")
-            dtype = _computed(next(iter(vars(x).values()), g).dtype)  # states have it, and parameters tell
+            dtype = _computed(next(iter(vars(x).values()), g).dtype)  # that of the states
             if dtype not in steps:
                 o = settings.at(before, dtype)
                 steps[dtype] = o, formula(o, before.astype(dtype) + 1)
@@ -225,7 +225,7 @@ def create(rule: str, learning_rate: Any = None, **options: Any) -> GradientTran
 
 
 def _needs_params(settings: _Options, state: State) -> Optional[str]:
-    """What of a transformation cannot do without the parameters."""
+    """The reason why a transformation needs the parameters, for a message; None: it needs none."""
     if settings.info.begin_as_param:
         return "this rule"
     if "master" in state.states:
@@ -244,10 +244,11 @@ def _leaves(rule: str, what: str, tree: Any, values: Any) -> List[Any]:
 
 
 def _update(o: SimpleNamespace, step: Callable[[SimpleNamespace], Any], x: SimpleNamespace, g: Any, dtype: Any) -> Any:
-    """What is to be added to a parameter. The states in x change."""
+    """Returns the number to add to a parameter, and updates the states in x."""
     if hasattr(x, "p"):
         given = x.p.astype(dtype)
-        # A parameter that is no longer its copy rounded was changed by others, and goes on from there.
+        # A parameter that no longer equals its rounded copy was changed by others: the update starts from the
+        # parameter.
         x.p = jnp.where(x.master.astype(x.p.dtype) == x.p, x.master, given) if hasattr(x, "master") else given
     x.g = g.astype(dtype) * (-o.grad_scale if o.maximize else o.grad_scale)
     if not (isinstance(o.clip_value, float) and o.clip_value == float("inf")):

@@ -51,7 +51,7 @@ def is_fake(t: Any) -> bool:
 
 
 def is_wrapper(t: Tensor) -> bool:
-    """Whether it is of a class whose values are in other tensors: it has no memory of its own."""
+    """Whether its class keeps the values in other tensors, so that it has no memory of its own."""
     return hasattr(type(t), "__tensor_flatten__")
 
 
@@ -99,7 +99,7 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def is_new(state: Dict[str, Any]) -> bool:
-    """Whether a parameter has no state yet; perhaps a count, where a group's parameters count together."""
+    """Whether a parameter has no state yet, except perhaps a count: some groups count for all of their parameters."""
     return all(name == "step" or value is None for name, value in state.items())
 
 
@@ -197,7 +197,7 @@ class Arrays:
         self.options = _c.options(rule)
         self.values: Dict[str, Any] = {}
         self.in_range = False  # the values, for the parameters' types
-        self.keys: Tuple[str, ...] = ()  # of the group: nothing else decides the values; empty: not known
+        self.keys: Tuple[str, ...] = ()  # of the group; the values follow from these alone; empty: not known
         self.group_values: Tuple[Any, ...] = ()
         self.tensors: Dict[str, Tensor] = {}  # options whose value is on a GPU
         self.index = index
@@ -213,16 +213,16 @@ class Arrays:
         self.spread = [sharded and is_spread(p) for p, sharded in zip(self.params, self.sharded)]
         self.has_spread = any(self.spread)
         self.offload = False  # states are in host memory; see host.py
-        self.together = False  # all of the optimizer's are updated whole, since some are spread: the rule couples them
-        self.gathers: List[int] = []  # in this step; of these the arrays here have only been checked
+        self.gathers_all = False  # a step gathers all parameters, as some are spread and the rule couples them
+        self.gathers: List[int] = []  # parameters that whole.py updates in this step; only checked here
         self.collected: List[_c.Statistics] = []  # of their last update
         self.links: List[Optional[Link]] = [None] * len(self.params)
         self.devices: List[str] = []  # of links, without the CPU
         self.active: List[Link] = []
         self.active_before: List[int] = []  # indices of the last step's
         self.relinked = False  # other memory than at the last check_groups; a step that failed may have begun it
-        self.settled: Optional[Settled] = None  # what stands for all of the active, if so it can be told
-        self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
+        self.settled: Optional[Settled] = None  # checks of all active parameters in one, if there are any
+        self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if collected
         self.new_counts: List[Optional[Tensor]] = []  # one for each parameter that has not begun; empty: not made yet
         self.copies: List[Tensor] = []  # kept alive until the update is done
         self.copies_back: List[Tuple[Tensor, Tensor]] = []
@@ -246,7 +246,7 @@ class Arrays:
         )
 
     def remember(self, group: Dict[str, Any]) -> None:
-        """Notes the values that a group's options were set from; not where one of them can change in place."""
+        """Remembers the values that a group's options were set from, unless one of them can change in place."""
         self.keys = tuple(key for key in group if key not in ("params", "param_names", "step"))
         self.group_values = tuple(map(group.get, self.keys))
         flat = [x for value in self.group_values for x in (value if type(value) is tuple else (value,))]
@@ -254,7 +254,7 @@ class Arrays:
             self.keys = ()
 
     def is_as_before(self, group: Dict[str, Any], first: int) -> bool:
-        """Whether a group has the very values it was remembered with, and the same parameters."""
+        """Whether a group still has the values remembered, the same objects, and the same parameters."""
         same = all(map(operator.is_, map(group.get, self.keys), self.group_values))
         return bool(self.keys) and same and self.matches(self.hyper.rule, first, group["params"])
 
@@ -270,7 +270,7 @@ class Arrays:
             self._check_range()
 
     def _check_range(self) -> None:
-        """That the parameters' types can be computed with the options, before any group is updated."""
+        """Fails unless the options suit the parameters' types. Called before any group is updated."""
         dtypes = {_REAL.get(p.dtype, p.dtype) for p in self.params}  # others are refused at the step
         for kind in sorted(_TYPES[dtype] for dtype in dtypes if dtype in _TYPES):
             try:
@@ -314,7 +314,7 @@ class Arrays:
         """Points the spans at what is there now. A faulty parameter is refused here. same_states:
         each parameter has the dict it had in the last step."""
         self.gathers = []
-        if self.together:
+        if self.gathers_all:
             self._gather_all(states)
             return
         if same_states and self.settled is not None and self.settled.follow():
@@ -354,7 +354,7 @@ class Arrays:
                 self.gathers.append(i)
 
     def _gather(self, i: int, p: Tensor, g: Tensor, state: Dict[str, Any]) -> None:
-        """Leaves a parameter to whole.py, if nothing is wrong with it."""
+        """Checks a parameter and leaves its update to whole.py."""
         self._check_place(i, p, "its gradient", g)
         self._check_param(i, local(p), _REAL.get(p.dtype, p.dtype))
         self._check_grad(i, p, g)
@@ -411,7 +411,7 @@ class Arrays:
             self.devices = sorted({link.device for link in self.links if link and link.device})
 
     def _check_place(self, i: int, p: Tensor, what: str, t: Tensor) -> None:
-        """That a gradient or state can be placed as its parameter is."""
+        """Fails unless a gradient or state can be placed as its parameter is."""
         if is_fake(p) or is_fake(t):
             raise RuntimeError(f"{self.name(i)} {_without_values(p if is_fake(p) else t)}")
         if is_distributed(t) != self.sharded[i]:
@@ -422,8 +422,9 @@ class Arrays:
             raise ValueError(f"{self.name(i)} is on {mesh}, and {what} on {there}")
 
     def _here(self, i: int, p: Tensor, what: str, t: Tensor) -> Tensor:
-        """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum
-        that is still to be made, that takes a collective, which all processes come to: they have the same parameters."""
+        """This process's part of a gradient or state, placed as its parameter is. If it is placed otherwise, or its sum
+        over processes is still to be computed, this calls a collective. All processes call it, as they have the same
+        parameters."""
         self._check_place(i, p, what, t)
         if self.sharded[i] and not same_place(p, t):
             t = t.redistribute(p.device_mesh, p.placements)  # type: ignore[attr-defined]
@@ -434,7 +435,8 @@ class Arrays:
         return here
 
     def _dense(self, i: int, g: Tensor) -> Tensor:
-        """A gradient in another layout, for rules that take it as torch.optim's do, which refuse it with decay."""
+        """A sparse gradient as a dense one, for rules that accept it. Like torch.optim's, they refuse it with weight
+        decay."""
         if g.layout is torch.sparse_coo and self.facts.sparse_gradients:
             if self.values.get("weight_decay") and self.values["decay"] != "none":
                 raise RuntimeError(
@@ -454,7 +456,7 @@ class Arrays:
         return [link for link in self.active if link.device is None] if self.devices else self.active
 
     def set_host_values(self, scale: float) -> None:
-        """Options that only an update on the CPU has to know: what gradients are multiplied by, and tensors' values."""
+        """Sets the options that only an update on the CPU needs: the gradients' factor, and the values of tensors."""
         if not self._on_host():
             return
         if self.values.get("grad_scale") != scale:
@@ -463,13 +465,13 @@ class Arrays:
             self._set_one(name, float(tensor))
 
     def update(self, threads: int, collect: bool) -> None:
-        """One update of what is on the CPU. It fails before it changes anything of the group, or not at all."""
+        """One update of the parameters on the CPU. If it fails, nothing of the group has changed."""
         self.statistics = None
         active = self._on_host()
         if not active:
             return
         spans = self.spans
-        if len(active) < len(self.params):  # the others' spans may point to memory that is gone
+        if len(active) < len(self.params):  # spans of other parameters may point to freed memory
             spans = (_c.Span * len(active))(*(self.rows[link.index] for link in active))
         try:
             elements = self.settled.elements if self.settled else sum(link.count for link in active)
@@ -484,7 +486,7 @@ class Arrays:
             self.finish()
 
     def count(self, device: Optional[str]) -> None:
-        """An update of what is on a device was done."""
+        """Counts an update that a device has done."""
         if self.settled is not None:
             self.settled.count()
             return
@@ -504,7 +506,7 @@ class Arrays:
         self.active, self.copies, self.copies_back = [], [], []
 
     def leave(self) -> None:
-        """In place of an update: everything is ready for one, and stays as it is."""
+        """Called in place of an update: everything is ready for one, and stays as it is."""
         self.active, self.copies, self.copies_back = [], [], []
 
     # ---- linking: the slow way, when something is new or has moved ----
@@ -671,7 +673,7 @@ class Arrays:
             yield spec, wanted._replace(shared=wanted.shape == tuple(p.shape))
 
     def check_states(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
-        """Finds what is wrong with states that were loaded, without looking at parameters' values or memory."""
+        """Refuses loaded states that are wrong, without a look at parameters' values or memory."""
         for i, p in enumerate(self.params):
             state = states.get(p)
             if not state or is_lazy(p):
@@ -681,7 +683,7 @@ class Arrays:
                 self._check_states(i, here, state)
 
     def is_gathered(self, i: int) -> bool:
-        """Whether a step puts a parameter together, if it has a gradient. All processes have the same answer."""
+        """Whether a step gathers a parameter that has a gradient. All processes have the same answer."""
         return self.spread[i] and self.needs_whole(self.params[i])
 
     def _check_states(self, i: int, p: Tensor, state: Dict[str, Any]) -> None:
@@ -739,7 +741,7 @@ class Arrays:
         return t
 
     def _found(self, i: int, link: Link, wanted: Wanted) -> Tensor:
-        """A state that is there, into 8 bits or out of them if need be."""
+        """An existing state, converted to 8 bits or from them if needed."""
         found, want_codes = link.state[wanted.name], wanted.dtype is torch.uint8
         if not (isinstance(found, Tensor) and (want_codes or found.dtype is torch.uint8)):
             return self._adopted(i, link, wanted, found)
@@ -766,7 +768,7 @@ class Arrays:
         return Wanted(q8.scale_name(wanted.name), (q8.blocks(count),), (1,), torch.float32, False)
 
     def _check_codes(self, i: int, state: Dict[str, Any], wanted: Wanted) -> Wanted:
-        """A state in 8 bits, whose scales are returned as they have to be."""
+        """Checks a state in 8 bits; returns the form that its scales must have."""
         of_whole = is_distributed(state.get(q8.scale_name(wanted.name)))
         count = (self.params[i] if of_whole else local(self.params[i])).numel()
         codes, scale = state[wanted.name], self._wanted_scale(wanted, count)

@@ -14,14 +14,14 @@ from .options import OF_OTHERS
 
 Group = Dict[str, Any]
 
-# Options that tell which of our optimizers a checkpoint is of, beside those that a class needs: a class that does not have
-# them refuses it. (Other packages' checkpoints may have no option at all that is not known here.)
+# Options that tell our optimizers apart, beside those that a class needs: a class without such an option refuses a
+# checkpoint that has it. (Checkpoints of other packages may only have options that are known here.)
 _TELLING = frozenset(("betas", "amsgrad", "beta3", "dampening", "rectify", "beta3_warmup", "centered", "bs", "no_prox"))
 
-# How other packages say how weight_decay acts, and what decay_in_other_words makes of it.
+# Options by which other packages say how weight_decay acts. decay_in_other_words translates them.
 _OF_DECAY = frozenset(("decouple", "decoupled_weight_decay", "weight_decouple", "fixed_decay", "adam_debias"))
 
-# Options of other packages that make another formula, unless they have this value.
+# Options of other packages that change the formula unless they have this value.
 _SWITCHES = {
     **{"correct_bias": True, "bias_correction": True, "adanorm": False, "use_gc": False, "cautious": False},
     **{"caution": False, "corrected_weight_decay": False, "max_grad_norm": False, "clipping_threshold": False},
@@ -34,7 +34,7 @@ _ANY_STATES = frozenset(("step", "master", "lookahead_slow_buff"))
 
 
 class Telling(NamedTuple):
-    """How a class knows its checkpoints, whichever package wrote them."""
+    """How a class recognises its checkpoints, whichever package wrote them."""
 
     needed: Tuple[str, ...] = ()  # options that every one has
     foreign: Tuple[str, ...] = ()  # options that other packages save, and the class does not have
@@ -57,7 +57,7 @@ def other_formula(
     rule: str, telling: Telling, others_need: FrozenSet[str], group: Group, before: Group, has_states: bool
 ) -> Optional[str]:
     """Why a saved group does not belong to a rule, in a few words; None: it may. before: the group that it replaces;
-    keys that this has too tell nothing. others_need: what any class needs."""
+    keys that this has too do not matter. others_need: options that any class needs."""
     if "beta3" in group and "bound" not in group and "bound" in before:
         return f"it has beta3, which {rule} does not have without a bound"
     if group.get("cautious") and not is_ours(group):  # pytorch_optimizer's steps go as far as if one element more moved
@@ -79,7 +79,8 @@ def other_formula(
 
 
 def other_states(rule: str, telling: Telling, known: FrozenSet[str], states: List[Dict[str, Any]]) -> Optional[str]:
-    """Why states that another package saved do not belong to a rule, which has the known ones."""
+    """Why states that another package saved do not belong to a rule, in a few words; None: they may. known: the rule's
+    states."""
     for state in states:
         for name in state:
             if name not in known and name not in _ANY_STATES and name not in telling.states:
@@ -88,7 +89,7 @@ def other_states(rule: str, telling: Telling, known: FrozenSet[str], states: Lis
 
 
 def decay_in_other_words(group: Group) -> None:
-    """Says how weight_decay acts as it is said here, where the group says it."""
+    """Sets decay in a group that has another package's option for how weight_decay acts."""
     decoupled = group.pop("decoupled_weight_decay", None)  # torch.optim's Adam and RAdam
     if decoupled is not None:
         group.setdefault("decay", "decoupled" if decoupled else "l2")
@@ -106,13 +107,13 @@ def decay_in_other_words(group: Group) -> None:
 
 
 def need_decay(group: Group, *telling: str) -> None:
-    """Refuses a group that has weight_decay, and neither decay nor one of the keys by which it is known how that acts."""
+    """Refuses a group with weight_decay that has neither decay nor one of the keys that tell how weight_decay acts."""
     if group.get("weight_decay") and not any(key in group for key in ("decay", *telling)):
         raise ValueError("it does not tell how weight_decay acts: set decay in it to 'l2' or 'decoupled'")
 
 
 def check_form(saved: Any, groups: Sequence[Group]) -> None:
-    """Refuses what is no checkpoint of an optimizer with these groups, where PyTorch does not say what is wrong."""
+    """Refuses checkpoints that do not fit these groups, for mistakes that PyTorch has no message for."""
     for key, kind, name in (("state", Mapping, "a dict"), ("param_groups", (list, tuple), "a list")):
         if key not in saved:
             raise ValueError(f"the checkpoint has no {key}: expected what state_dict() of an optimizer returns")
@@ -134,7 +135,8 @@ def check_form(saved: Any, groups: Sequence[Group]) -> None:
 
 
 def whole(steps: Any) -> Any:
-    """Updates as an int; what is no whole number stays, for who can name the parameter that has it."""
+    """A count of updates as an int. A value that is no whole number stays, for a later message that names its
+    parameter."""
     try:
         value = steps.item() if isinstance(steps, Tensor) else steps
         return int(value) if not isinstance(value, str) and int(value) == value else steps
@@ -143,9 +145,9 @@ def whole(steps: Any) -> Any:
 
 
 def count_as_saved(group: Group, states: Dict[Tensor, Dict[str, Any]]) -> None:
-    """Some packages count updates in the group, for all of its parameters, whether they have a gradient or not. A count
-    of ours that came along with the states stands still there, so the group's is larger; where we wrote it ourselves,
-    it is the largest of the parameters' own."""
+    """Takes over a group's count of updates, which some packages keep for all of its parameters, with a gradient or
+    not. Counts of ours that such a package carried along in the states stand still, so the group's is larger; if we
+    wrote the group's count ourselves, it is the largest of the parameters' own."""
     steps = whole(group.get("step", 0))
     params: List[Tensor] = group["params"]
     own = [whole(states[p]["step"]) for p in params if states.get(p) and states[p].get("step") is not None]

@@ -21,13 +21,13 @@ from .arrays import Arrays
 from .devices import Scaling
 from .sharding import is_distributed, is_flattened, local, same_place
 
-# A factor below it would be 0 in the type of computation, which the library refuses.
+# The least factors: a smaller one would be 0 in the type of computation, which the library refuses.
 _LEAST = {torch.float64: 1e-300, torch.complex128: 1e-300}
 
 
 class Clipped(NamedTuple):
-    scaling: Scaling  # with what brings the norm down in its scale
-    by_handle: float  # what the only handle has to clip to
+    scaling: Scaling  # its scale includes the factor that clips
+    by_handle: float  # the norm that the only handle clips to; inf: it does not
 
 
 def check(value: Any) -> float:
@@ -52,7 +52,8 @@ def of_groups(groups: Sequence[Dict[str, Any]]) -> float:
 
 
 def _with_grads(groups: Sequence[Arrays]) -> List[Tensor]:
-    """The parameters that this step updates, none of which is a part that nothing tells the rest of."""
+    """The parameters that this step updates. Refuses those that FSDP1 flattened, as nothing tells the norm of their
+    other parts."""
     found = []
     for arrays in groups:
         for i in sorted([link.index for link in arrays.active] + arrays.gathers):
@@ -82,15 +83,15 @@ def _numbers(g: Tensor) -> Tensor:
 
 
 def _divided(p: Any) -> Tuple[Any, ...]:
-    """The mesh of a DTensor, and its dimensions that divide it."""
+    """The mesh of a DTensor, and the mesh's dimensions over which it is sharded."""
     if not is_distributed(p):
         return (None,)
     return (p.device_mesh, *(dim for dim, place in enumerate(p.placements) if not place.is_replicate()))
 
 
 def _norm(every: Sequence[Tensor], params: Sequence[Tensor], group: Any) -> Tensor:
-    """The global norm, which all processes come to; those that have a parameter whole have it alike. every: those without
-    a gradient too, because other processes may have one of their parts."""
+    """The global norm; all processes call it. A parameter that several processes have whole has the same gradient in
+    each. every: parameters without a gradient too, because other processes may have gradients of their parts."""
     device = local(every[0]).device if every else torch.device("cpu")
     if not every and group is not None and dist.get_backend(group) == "nccl":
         device = torch.device("cuda", torch.cuda.current_device())
@@ -112,8 +113,8 @@ def _norm(every: Sequence[Tensor], params: Sequence[Tensor], group: Any) -> Tens
 
 
 def clipped(groups: Sequence[Arrays], clip_norm: float, scaling: Scaling, group: Any) -> Clipped:
-    """How a step clips that is about to update what the groups have found. group: of processes, each of which has some
-    parameters; None: there are no others."""
+    """How a step clips before it updates the parameters that the groups have found. group: the processes that have the
+    other parameters; None: there are none."""
     if clip_norm == math.inf:
         return Clipped(scaling, math.inf)
     params = _with_grads(groups)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 END = 2**62  # where counting ends, as in the library: so what is saved can be loaded
 
-# The types that a count may have, and where they can no longer tell it from the next.
+# The types that a count may have, and the count from which a type can no longer represent the next.
 _ENDS = {torch.float32: 2**24, torch.float64: 2**53, torch.int64: END}
 _CELLS: Dict[torch.dtype, Any] = {
     torch.float32: ctypes.c_float,
@@ -42,14 +42,14 @@ def row(counts: Sequence[int]) -> List[Tensor]:
 
 
 def _serves(found: Any, steps: int) -> bool:
-    """Whether a count that is there can be counted on in place."""
+    """Whether an existing count can be incremented in place."""
     if type(found) is not Tensor or found.numel() != 1 or found.device.type != "cpu" or found.requires_grad:
         return False
     return steps < _ENDS.get(found.dtype, 0) and (found.dtype.is_floating_point or steps >= _ENDS[torch.float64])
 
 
 def as_tensors(states: Iterable[Dict[str, Any]]) -> None:
-    """Counts that are ints, as checkpoints have them that were not written by torch.optim, become tensors."""
+    """Turns counts that are ints, as in checkpoints that torch.optim did not write, into tensors."""
     ints = [state for state in states if type(state.get("step")) is int and 0 <= state["step"] < END]
     for state, tensor in zip(ints, row([state["step"] for state in ints])):
         state["step"] = tensor
@@ -67,7 +67,7 @@ class Updates:
         self.steps = steps
 
     def holds(self) -> bool:
-        """Whether the tensor shows the count, and can show the next."""
+        """Whether the tensor holds the count, and can hold the next."""
         return bool(self.cell.value == self.steps and self.steps < self.end)
 
     def become(self, steps: int) -> None:

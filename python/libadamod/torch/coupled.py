@@ -28,11 +28,11 @@ from .devices import Scaling, capturing
 Key = Tuple[str, int]  # a device and a seed: what has a handle of its own
 
 _NUMBERS = ("d", "d_max", "d_numerator")  # states that all parameters share
-_KEPT = {torch.float64: 0.0, torch.float32: 1e-6}  # how exactly a type keeps them, as the library has it; others: 1e-2
+_KEPT = {torch.float64: 0.0, torch.float32: 1e-6}  # precision of a type, as in the library; others: 1e-2
 
 
 class Others(Arrays):
-    """All parameters that a handle does not have, as one that has their sums."""
+    """One parameter that stands for all those that a handle does not have: it contributes their sums."""
 
     def __init__(self, index: int, key: Key, steps: int) -> None:
         self.key = key
@@ -54,7 +54,7 @@ class Others(Arrays):
 
     @torch.no_grad()
     def become(self, sums: Tensor, numbers: Tensor, d0: float, scale: Any) -> None:
-        """Has these sums in the next update; gradients are divided by scale in it."""
+        """Sets the parameter so that the next update, which divides gradients by scale, adds these sums."""
         size, along = sums.to(self.params[0].device)
         d, most, numerator = numbers.to(self.params[0].device)
         high = d * d / d0
@@ -77,7 +77,7 @@ def _real(t: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _param(p: Tensor, state: Dict[str, Any], dtype: torch.dtype) -> Tensor:
-    """A parameter as an update begins with it: its master, except where it was changed by hand."""
+    """The numbers that an update starts from: the master, but the parameter where it was changed by hand."""
     here, master = _real(p, dtype), state.get("master")
     return here if master is None else torch.where(master.to(p.dtype) == p.detach(), master, here)
 
@@ -115,8 +115,8 @@ class Coupled:
         self.others: Dict[Key, Others] = {}
 
     def prepare(self, groups: Sequence[Arrays], scaling: Scaling) -> List[Others]:
-        """The parameters that stand for all others in the handles of this step; none where one handle has all. All
-        processes come to it."""
+        """The parameters that stand for others in the handles of this step; none if one handle has all. All processes
+        call it."""
         parts: Dict[Key, List[Tuple[Arrays, Link]]] = {}
         for arrays in groups:
             for link in arrays.active:
@@ -164,7 +164,7 @@ class Coupled:
         return torch.stack(rows)
 
     def _from_others(self, row: Tensor) -> Tensor:
-        """The sum of other processes' rows."""
+        """The sum of the rows of all other processes."""
         rows = self._all(row)
         rows[0 if self.group is None else dist.get_rank(self.group)] = 0
         return rows.sum(0)

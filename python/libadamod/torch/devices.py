@@ -54,11 +54,11 @@ class Counted:
     def __init__(self, id: int, link: Link) -> None:
         self.id = id
         self.link = link
-        self.steps = 0  # what the handle was last told, or told itself, when state["step"] was the same
+        self.steps = 0  # the handle's count when it last agreed with state["step"]
 
 
 class Moved:
-    """Parameters of a handle whose memory, or whose gradient's, is another than it was told."""
+    """Parameters of a handle whose address, or whose gradient's, has changed since the handle got it."""
 
     def __init__(self) -> None:
         self.ids: List[int] = []
@@ -85,12 +85,12 @@ class Member:
         self.arrays = arrays
         self.group = group  # the handle's number for it
         self.values: Dict[str, Any] = {}  # options as they were set
-        self.tensors: Dict[str, Tensor] = {}  # those that the device reads from a tensor
-        self.addresses: Dict[str, int] = {}  # of those that are the user's own; others are copies
+        self.tensors: Dict[str, Tensor] = {}  # options that the device reads from a tensor
+        self.addresses: Dict[str, int] = {}  # of the user's own tensors; the others are copies
         self.links: List[Optional[Link]] = []
         self.counted: List[Optional[Counted]] = [None] * len(arrays.params)
         self.seen = bytes(_SPAN * len(arrays.params))
-        self.settled: Optional[Settled] = None  # what of the arrays was, when all was seen
+        self.settled: Optional[Settled] = None  # the arrays' settled when everything was seen last
         self.settled_ids: List[int] = []  # the handle's numbers of its parameters
 
 
@@ -126,7 +126,7 @@ class Handle:
     # ---- before a step: whatever can be wrong is found here ----
 
     def follow(self, groups: Sequence[Arrays]) -> None:
-        """Makes the handle see what the groups have now; Changed if that takes another handle."""
+        """Updates the handle to the groups' present arrays and options; raises Changed if that takes a new handle."""
         for index in self.members:
             if not any(arrays.index == index for arrays in groups):
                 raise Changed
@@ -140,7 +140,7 @@ class Handle:
                 raise Changed
             self._follow_options(member)
             self._compare(member, moved, new)
-        # First those that are there: what they pointed to may be another's memory by now.
+        # The parameters that it has come first: their old memory may belong to others by now.
         if moved:
             self._move(moved)
         for member, link in new:
@@ -179,7 +179,7 @@ class Handle:
             _c.check(_c.lib.adamod_group_set(self.handle, group, name.encode(), float(value)))
 
     def _follow_tensor(self, member: Member, name: str, tensor: Tensor) -> None:
-        """The learning rate is read where it lies; what is computed from it anew in every step is copied."""
+        """The device reads the learning rate in place; tensors that each step computes from it anew are copied."""
         held, address = member.tensors.get(name), member.addresses.get(name)
         if held is tensor and address == tensor.data_ptr():
             return
@@ -197,7 +197,7 @@ class Handle:
             held.copy_(tensor.reshape(()))
 
     def _compare(self, member: Member, moved: Moved, new: List[Tuple[Member, Link]]) -> None:
-        """Finds what is not as it was when it was last seen."""
+        """Finds what has changed since it was last seen."""
         arrays, now = member.arrays, bytes(member.arrays.spans)
         if now == member.seen and member.links == arrays.links:
             return
@@ -242,7 +242,7 @@ class Handle:
         member.counted[link.index] = Counted(id.value, link)
 
     def _settle(self, member: Member) -> None:
-        """All that is there is seen, and has its count of updates."""
+        """Notes that everything has been seen, and sets the counts of updates."""
         arrays = member.arrays
         if arrays.settled is not None and arrays.settled is member.settled:
             member.seen = bytes(arrays.spans)
@@ -265,7 +265,7 @@ class Handle:
         """The device reads the GradScaler's numbers: the host does not wait for them."""
         if not scaling and not self.scaling:
             return
-        if self.on_host:  # where the step was skipped already if found_inf says so
+        if self.on_host:  # a step with found_inf set has been skipped already
             self.scaling = Scaling(scaling.scale)
             scale = 1.0 if scaling.scale is None else 1.0 / float(scaling.scale)
             _c.check(_c.lib.adamod_set(self.handle, b"grad_scale", scale))
@@ -277,13 +277,13 @@ class Handle:
         _c.check(_c.lib.adamod_set_scaler(self.handle, *pointers))
 
     def clip(self, norm: float) -> None:
-        """The norm that the gradients of all parameters are brought down to."""
+        """Sets the norm that the gradients of all parameters are clipped to."""
         if norm != self.clip_norm:
             _c.check(_c.lib.adamod_set(self.handle, b"clip_norm", norm))
             self.clip_norm = norm
 
     def collect(self, on: bool) -> None:
-        """Whether steps count the learning rates of single elements."""
+        """Sets whether steps count the learning rates of single elements."""
         if on == self.collecting:
             return
         if capturing(self.device):
@@ -324,7 +324,7 @@ class Handle:
         status = _c.lib.adamod_step(self.handle)
         if not status and capturing(self.device):
             self.captured = [dict(counted.link.state) for counted in self._all_counted()]
-        # A failure is one of a step before, which the host took for done.
+        # A failure is that of an earlier step, which the host took for done.
         self.behind = self.behind or self.captured is not None or self.scaling.found_inf is not None or status != 0
         _c.check(status)
         if self.behind:
@@ -363,7 +363,7 @@ class Handles:
     def prepare(
         self, groups: Sequence[Arrays], scaling: Scaling, collect: bool, clip_norm: float = math.inf
     ) -> List[Handle]:
-        """The handles to step, ready for it. They fail here, and before anything has changed, if at all."""
+        """Prepares the handles for a step and returns them. Failures occur here, before anything has changed."""
         wanted: Dict[Tuple[str, str, int], List[Arrays]] = {}
         for arrays in groups:
             for device in arrays.devices:

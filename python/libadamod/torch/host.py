@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def is_elsewhere(p: Tensor) -> bool:
-    """Whether the host's memory is not that of the parameter."""
+    """Whether the parameter is not in host memory."""
     return p.device.type == "cuda"
 
 
@@ -29,13 +29,13 @@ def is_reached(t: Tensor) -> bool:
 
 
 def wait(params: Iterable[Tensor]) -> None:
-    """Until the steps that were enqueued on the current streams of the parameters' GPUs are done."""
+    """Waits for the steps that were enqueued on the current streams of the parameters' GPUs."""
     for device in {p.device for p in params if is_elsewhere(p)}:
         torch.cuda.current_stream(device).synchronize()
 
 
 def beside(p: Tensor, state: Dict[str, Any]) -> Dict[str, Any]:
-    """A parameter's state with its tensors where the parameter is; counts stay."""
+    """Copies the tensors of a parameter's state to the parameter's device; counts stay."""
     local = getattr(p, "_local_tensor", p)
     return {
         name: t.to(local.device) if name != "step" and type(t) is Tensor and t.device != local.device else t

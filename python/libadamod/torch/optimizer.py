@@ -39,7 +39,7 @@ from .rates import Histogram, histogram, merged, local_real
 from .settled import Remembered
 from .sharding import is_anywhere, zero_group
 
-# Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
+# Keys of a parameter group that PyTorch names differently from the library, or has as a pair.
 _LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
 
 _Step = TypeVar("_Step", bound=Callable[..., Any])
@@ -116,12 +116,12 @@ class Optimizer(torch.optim.Optimizer):
 
     rule: str
 
-    # The library's names of arguments that are not called so there, beside those that all classes share.
+    # Arguments whose names differ from the library's, beside those that all classes share.
     _names: Dict[str, Tuple[str, ...]] = {}
 
     _telling = checkpoints.Telling()
 
-    # Whether the states tell the learning rates of single elements. If not, they must be collected in the step.
+    # Whether single elements' learning rates follow from the states. If not, they must be collected in the step.
     _states_tell_rates = True
     _collecting = False
 
@@ -136,7 +136,7 @@ class Optimizer(torch.optim.Optimizer):
     # Whether a step was taken that updates; all processes have the same answer.
     _has_stepped = False
 
-    # The processes that have the other parameters, where ZeroRedundancyOptimizer made this optimizer.
+    # The processes that have the other parameters, if ZeroRedundancyOptimizer made this optimizer.
     _group: Any = None
 
     def __init__(self, params: Params, defaults: Dict[str, Any], common: Common, decay: Decay = "decoupled") -> None:
@@ -260,7 +260,7 @@ class Optimizer(torch.optim.Optimizer):
             first += len(group["params"])
         if arrays and arrays[0].facts.couples_arrays and any(any(a.spread) for a in arrays):
             for each in arrays:
-                each.together = True
+                each.gathers_all = True
         self._arrays = arrays
         return arrays
 
@@ -356,7 +356,7 @@ class Optimizer(torch.optim.Optimizer):
         return not (is_anywhere(begun, params) if spread else begun)
 
     def _count_idle(self, group: Dict[str, Any]) -> None:
-        """An update of a group that came from a package where all of its parameters count together."""
+        """Counts an update in a group from a package that keeps one count for all of its parameters."""
         for p in group["params"]:
             if p.grad is None:
                 state = self.state[p]
@@ -414,7 +414,7 @@ class Optimizer(torch.optim.Optimizer):
         return q8.portable(saved, params)
 
     def _wait(self) -> None:
-        """Until states in host memory are those of the last step."""
+        """Waits until states in host memory are those of the last step."""
         host.wait(p for group in self.param_groups if group.get("offload") for p in group["params"])
 
     def __getstate__(self) -> Dict[str, Any]:

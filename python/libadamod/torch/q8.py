@@ -1,9 +1,11 @@
-"""States in 8 bits: codes as a uint8 tensor with the parameter's shape and layout, and beside it, as NAME_scale, a
-float32 for each 256 of them begun, in the order they have in memory. Of a DTensor they are a DTensor placed as it is, and
-the scales those of this process's part: blocks begin anew in every part. Where a step puts whole parameters together
-(whole.py), blocks are those of the whole, and the scales a DTensor that is replicated: each process has all of them.
+"""States in 8 bits: codes as a uint8 tensor with the parameter's shape and layout; and, as NAME_scale, a float32 for
+each block of 256 codes in the order of memory, the last of which may be shorter. The codes of a DTensor are a DTensor
+placed as it is, with the scales of this process's part: blocks begin anew in every part. If a step gathers the
+parameter (whole.py), blocks are those of the whole, and the scales are a replicated DTensor: each process has all of
+them.
 
-Steps work on the codes themselves. What is here converts them from and to numbers, where a checkpoint has the other.
+Steps work on the codes themselves. These functions convert them from and to numbers, for checkpoints with the other
+form.
 
 SPDX-License-Identifier: MIT
 """
@@ -31,7 +33,8 @@ def blocks(count: int) -> int:
 
 
 def _like(t: Tensor, here: Tensor) -> Tensor:
-    """A tensor as this process's part of a DTensor that is placed as t is; itself, where t is none."""
+    """Makes a tensor this process's part of a DTensor that is placed as t is; if t is no DTensor, returns it as it
+    is."""
     if not hasattr(t, "_local_tensor"):
         return here
     d: Any = t
@@ -64,14 +67,14 @@ def decode(name: str, codes: Tensor, scales: Tensor) -> Tensor:
 
 
 def _of_elements(codes: Tensor, scales: Tensor) -> Tensor:
-    """The scales of this process's elements, where blocks are those of the whole. They are powers of two, so that
+    """The scales of this process's elements, for blocks of the whole DTensor. They are powers of two, so that
     multiplying by them is exact."""
     each = local(scales).repeat_interleave(_c.Q8_BLOCK)[: codes.numel()].view(codes.shape)
     return local(placed(each, codes))
 
 
 def decoded(state: Dict[str, Any], of_parts_only: bool = False) -> Dict[str, Any]:
-    """A parameter's state with all that is in 8 bits as numbers; of_parts_only: unless its blocks are those of a whole
+    """A parameter's state, with 8-bit codes converted to numbers. of_parts_only: not those whose blocks are of a whole
     DTensor."""
     numbers = dict(state)
     for name in state:
@@ -87,7 +90,7 @@ def _is_code(t: Any) -> bool:
 
 
 def _of_all_processes(p: Tensor, state: Dict[str, Any]) -> Dict[str, Any]:
-    """The state of a DTensor as numbers, of the type that a process has whose part is too small for codes."""
+    """The state of a DTensor as numbers, in the type that is used by a process whose part is too small for codes."""
     dtype = p.dtype if p.dtype is torch.float64 else torch.float32
     numbers = decoded(state)
     return {name: t.to(dtype) if _is_code(state[name]) else t for name, t in numbers.items()}

@@ -449,8 +449,8 @@ _OF_SCHEDULEFREE = ("k", "weight_sum", "lr_max", "scheduled_lr")
 
 
 def _has_weights_of_a_constant_lr(group: Dict[str, Any]) -> bool:
-    """Whether the sum of weights is the one that makes our average go on as theirs would. AdamWScheduleFreePaper, which
-    has the same options and states, has another."""
+    """Whether our average continues theirs exactly, by the sum of weights. AdamWScheduleFreePaper, which has the same
+    options and states, has another sum."""
     steps = int(group.get("k", group.get("step", 0)))
     if "weight_sum" not in group or steps < 1:
         return True
@@ -461,8 +461,8 @@ def _has_weights_of_a_constant_lr(group: Dict[str, Any]) -> bool:
 
 
 class _ScheduleFree(Optimizer):
-    """The base of both: weights to train, and weights to evaluate with. train_mode of the groups tells which of them the
-    parameters are, as in the authors' package, so that copies and checkpoints have it."""
+    """The base of both: weights to train, and weights to evaluate with. As in the authors' package, train_mode of a
+    group tells which of them its parameters are, so that copies and checkpoints have it."""
 
     # The weights that eval() replaced, and the parameter's count of writes after that. Not in copies and checkpoints.
     _kept: Dict[Tensor, Tuple[Tensor, int]] = {}
@@ -487,8 +487,8 @@ class _ScheduleFree(Optimizer):
 
     @torch.no_grad()
     def train(self) -> None:
-        """Puts back the weights to train, bit for bit; where they came with a copy or a checkpoint that was made after
-        eval(), or have been changed since, computes them."""
+        """Puts back the weights to train, bit for bit. Computes them if they came with a copy or a checkpoint made
+        after eval(), or have been changed since."""
         self._wait()
         for beta1, p in self._to_switch(False):
             state = host.beside(p, self.state[p])
@@ -500,7 +500,7 @@ class _ScheduleFree(Optimizer):
         self._set_mode(True)
 
     def _to_switch(self, train_mode: bool) -> Iterator[Tuple[float, Tensor]]:
-        """The parameters that have both weights, of the groups in this mode, with their beta1."""
+        """The parameters of groups in this mode that have both weights, each with its beta1."""
         for group in self.param_groups:
             if group["train_mode"] is not train_mode:
                 continue

@@ -79,8 +79,8 @@ class AdaMod(Optimizer):
         super().__init__(params, own(locals()), common)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        # Ports of the published package have three betas in place of beta3. Who saved no flavour knows none but the
-        # published one, and adam_debias; a run must go on with the formula it had.
+        # Ports of the published package have three betas in place of beta3. Packages that save no flavour have the
+        # published formula, or with adam_debias AdamD's: a run must go on with the formula it had.
         group.setdefault("flavour", "adamd" if group.pop("adam_debias", False) else "published")
         betas = group.get("betas")
         if isinstance(betas, (list, tuple)) and len(betas) == 3:

@@ -1,7 +1,7 @@
-"""Which checks a step can leave out.
+"""Finds the checks that a step can leave out.
 
-Most steps find everything as the last one left it, but for the gradients' memory. Whether that is so can be told for
-all parameters of a group together, in loops that run in C: that takes half the time of going through them one by one.
+Most steps find everything but the gradients' memory as the last one left it. Whether that is so can be told for all
+parameters of a group together, in loops that run in C: that takes half the time of going through them one by one.
 
 SPDX-License-Identifier: MIT
 """
@@ -101,8 +101,8 @@ def _written() -> Callable[[List[Tensor]], Any]:
         return torch._foreach_zero_
 
 
-# Autograd notices writes to tensors that a graph still needs, but not those through an address. This tells it, of
-# empty tensors that share the counts of writes of those written to.
+# Autograd notices writes to tensors that a graph still needs, but not writes through an address. This call reports
+# those writes: its arguments are empty tensors that share their counts of writes with the tensors written to.
 written = _written()
 
 
@@ -110,8 +110,8 @@ written = _written()
 
 
 class Settled:
-    """The parameters of a group that had a gradient in the last step, all on one device and without copies. Of the
-    others that a handle knows, only that they are where they were."""
+    """Checks in one the parameters of a group that had a gradient in the last step, all on one device and without
+    copies. The group's other parameters in a handle are only checked for their addresses."""
 
     def __init__(
         self, params: Sequence[Tensor], spans: "ctypes.Array[_c.Span]", active: List["Link"], known: List["Link"]
@@ -131,7 +131,7 @@ class Settled:
         with_grads = set(self.indices)
         idle = [link for link in known if link.index not in with_grads and link.device is not None]
         self.placed = self.params + [params[link.index] for link in idle]
-        # The states' tensors, one after the other.
+        # Dicts that have the states' tensors, one for each tensor.
         self.holders = [link.state for link in active + idle for _ in link.names]
         self.names = [name for link in active + idle for name in link.names]
         self.addresses = self._addresses()
@@ -146,7 +146,7 @@ class Settled:
         self.grad_words, self.step_words = words[_GRAD::_WORDS], words[_STEP::_WORDS]
 
     def _find_grads(self) -> Tuple[List[Tensor], List[int]]:
-        """The gradients there are, and which there are not."""
+        """The gradients that exist, and the indices of those that do not."""
         grads = list(map(_get_grad, self.all))
         missing = [i for i, g in enumerate(grads) if g is None]
         return [g for g in grads if g is not None] if missing else grads, missing

@@ -1,4 +1,4 @@
-"""How parameters are spread over processes: what PyTorch tells of it, and which ways a rule cannot work with.
+"""How parameters are spread over processes: what PyTorch tells of it, and the ways that rules do not support.
 
 SPDX-License-Identifier: MIT
 """
@@ -41,13 +41,13 @@ def same_place(p: Any, t: Any) -> bool:
 
 
 def gathered(t: Tensor) -> Tensor:
-    """The whole of a DTensor, by collectives that all processes of its mesh come to; any other tensor itself."""
+    """A DTensor as a whole tensor, by collectives that all processes of its mesh call; any other tensor itself."""
     d: Any = t.detach()
     return local(d.full_tensor()).contiguous() if is_distributed(d) else d
 
 
 def _one_later(place: Any) -> Any:
-    """The placement of a tensor that has one dimension more, before all others."""
+    """The placement of a tensor with one more dimension in front."""
     if not hasattr(place, "dim"):
         return place
     more = {"split_factor": place.split_factor} if hasattr(place, "split_factor") else {}
@@ -76,7 +76,7 @@ def shape_allows(t: Tensor, p: Tensor) -> bool:
 
 
 def most(t: Tensor, mesh: Any) -> Tensor:
-    """The largest numbers that a process of a mesh has; all of them come to it, in place."""
+    """Replaces numbers by their largest values over the processes of a mesh, all of which call it."""
     for dim, size in enumerate(tuple(mesh.shape)):
         if size > 1:
             dist.all_reduce(t, dist.ReduceOp.MAX, group=mesh.get_group(dim))
@@ -84,8 +84,8 @@ def most(t: Tensor, mesh: Any) -> Tensor:
 
 
 def meshes(params: Iterable[Tensor]) -> List[Tuple[Any, torch.device]]:
-    """The meshes that DTensors are spread over, in the order of the first on each: all processes have the same, with
-    gradients or without. And where numbers of their processes come together."""
+    """The meshes that DTensors are spread over, in the order of the first on each: the same in all processes, with
+    gradients or without. Beside each mesh is the device for collectives of its processes."""
     found: Dict[Any, torch.device] = {}
     for p in params:
         d: Any = p
@@ -96,14 +96,14 @@ def meshes(params: Iterable[Tensor]) -> List[Tuple[Any, torch.device]]:
 
 
 def is_anywhere(fact: bool, params: Iterable[Tensor]) -> bool:
-    """Whether it is so in any process that has a part of one of the parameters; all of them come to it."""
+    """Whether fact is true in any process that has a part of one of the parameters. All of these processes call it."""
     for mesh, device in meshes(params):
         fact = bool(most(torch.tensor(int(fact), device=device), mesh))
     return fact
 
 
 class Stack:
-    """Named DTensors of one shape, type and placement, put together by one collective."""
+    """Named DTensors of one shape, type and placement, gathered by one collective."""
 
     def __init__(self, tensors: Dict[str, Tensor]) -> None:
         self.tensors = tensors
@@ -119,7 +119,7 @@ class Stack:
         self.all = gathered(d)
         self.whole: Dict[str, Tensor] = dict(zip(tensors, self.all))
 
-    def take_apart(self, changed: Container[str]) -> None:
+    def scatter(self, changed: Container[str]) -> None:
         """Writes this process's parts of the whole tensors that were changed."""
         parts = local(placed(self.all, self.like))
         for (name, t), part in zip(self.tensors.items(), parts):
@@ -135,8 +135,8 @@ def _processes() -> int:
 
 
 def is_flattened(p: Tensor) -> bool:
-    """Whether FSDP1 has made it a flat part of parameters. Where it shards nothing, parameters keep their shapes; of a
-    vector that cannot be told."""
+    """Whether FSDP1 has made it a flat part of parameters. Parameters that FSDP1 does not shard keep their shapes; for
+    a vector the two cannot be told apart."""
     if not getattr(p, "_fsdp_flattened", False):
         return False
     is_flat = getattr(p, "_is_flat_param", False) or type(p).__name__ == "FlatParameter"

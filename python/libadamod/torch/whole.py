@@ -1,8 +1,8 @@
 """Rules that look at whole parameters, where processes have parts of them (FSDP2, tensor parallelism).
 
-Such a parameter is put together with its gradient and its states, updated as any other, and taken apart again: every
-process computes the same, and keeps its part. So there are whole tensors of a few parameters at a time. A rule that
-looks at all parameters at once has all of them whole in its step.
+Such a parameter is gathered with its gradient and its states, updated as any other, and scattered again: every process
+computes the same, and keeps its part. So there are whole tensors of a few parameters at a time. A rule that looks at
+all parameters at once has all of them whole in its step.
 
 What is known of them is kept from step to step, their memory is not. PyTorch's allocator gives a step like the last the
 same memory, so that the library's handles on GPUs need not be made anew.
@@ -35,7 +35,7 @@ def _is_alike(p: Tensor, t: Tensor) -> bool:
 
 
 def _typed(name: str, t: Any, dtype: torch.dtype) -> Any:
-    """A state that is spread, with the type that all processes gather it in."""
+    """A spread state, converted to the type in which all processes gather it."""
     is_number = name not in ("step", "master") and is_distributed(t) and t.is_floating_point()
     return t.to(dtype) if is_number and t.dtype is not dtype else t
 
@@ -44,10 +44,10 @@ class Parts:
     """A parameter that is spread over processes, its gradient and its states, as whole tensors."""
 
     def __init__(self, p: Tensor, grad: Tensor, state: Dict[str, Any], dtype: torch.dtype) -> None:
-        """dtype: of states that are numbers. What a process has may be of another, where its part is small."""
+        """dtype: the type of states that are numbers. A process with a small part may keep them in another type."""
         self.p, self.outer = p, state
         state = {name: _typed(name, t, dtype) for name, t in q8.decoded(state, of_parts_only=True).items()}
-        # In an order that all processes have, whatever happened to each before.
+        # Sorted, so that the order is the same in all processes.
         states = {name: state[name] for name in sorted(state) if name != "step" and isinstance(state[name], Tensor)}
         tensors = {_PARAM: p, **states, _GRAD: grad}
         alike = {name: t for name, t in tensors.items() if _is_alike(p, t)}
@@ -61,11 +61,11 @@ class Parts:
         self.stacked = stacked
         self.as_it_was = {name for name, t in states.items() if self.outer.get(name) is t}
 
-    def take_apart(self) -> None:
+    def scatter(self) -> None:
         """Each process keeps its part of what was updated."""
         in_place = {name for name, t in self.state.items() if self.stacked.get(name) is t and name in self.as_it_was}
         for stack in self.stacks:
-            stack.take_apart(in_place | {_PARAM})
+            stack.scatter(in_place | {_PARAM})
         for name in [name for name in self.outer if name not in self.state]:
             del self.outer[name]
         for name, t in self.state.items():
@@ -80,7 +80,7 @@ class Parts:
 
 
 class Whole(Arrays):
-    """Some parameters of a group, those that are spread over processes as whole tensors."""
+    """Some parameters of a group; those that are spread over processes are gathered as whole tensors."""
 
     def __init__(self, of: Arrays, places: Sequence[int]) -> None:
         self.of = of
@@ -91,7 +91,7 @@ class Whole(Arrays):
         whole = [torch.empty(0, dtype=p.dtype, device=p.device) if of.spread[i] else p for i, p in zip(places, params)]
         super().__init__(of.hyper.rule, of.index, of.first, whole)
 
-    def put_together(self, states: States) -> None:
+    def gather(self, states: States) -> None:
         self.set_options({**self.of.values, **self.of.tensors})
         for i, t in zip(self.places, self.params):
             p = self.of.params[i]
@@ -107,10 +107,10 @@ class Whole(Arrays):
             state.clear()
             state.update(parts.state)
 
-    def take_apart(self) -> None:
+    def scatter(self) -> None:
         for t, parts in self.parts:
             parts.state = dict(self.states[t])
-            parts.take_apart()
+            parts.scatter()
         self.let_go()
 
     def let_go(self) -> None:
@@ -148,8 +148,8 @@ def _batches(arrays: Arrays) -> Iterator[List[int]]:
         yield batch
 
 
-class Together:
-    """Parameters that are whole at the same time, and the library's handles for them."""
+class Gathered:
+    """Parameters that are gathered at the same time, and the library's handles for them."""
 
     def __init__(self, wholes: List[Whole]) -> None:
         self.wholes = wholes
@@ -161,7 +161,7 @@ class Together:
     def update(self, states: States, scaling: Scaling, scale: float, collect: bool) -> None:
         try:
             for whole in self.wholes:
-                whole.put_together(states)
+                whole.gather(states)
                 whole.prepare(whole.states)
             ready = self.handles.prepare(self.wholes, scaling, collect)
             for whole in self.wholes:
@@ -173,7 +173,7 @@ class Together:
             self.handles.read_steps()
             for whole in self.wholes:
                 whole.finish()
-                whole.take_apart()
+                whole.scatter()
                 whole.of.collected += [s for s in (whole.statistics, *self.handles.statistics(whole)) if s is not None]
         finally:
             for whole in self.wholes:
@@ -181,14 +181,14 @@ class Together:
 
     def make_states(self, states: States) -> None:
         for whole in self.wholes:
-            whole.put_together(states)
+            whole.gather(states)
             whole.prepare(whole.states)
             whole.leave()
-            whole.take_apart()
+            whole.scatter()
 
 
 def _told(p: Tensor, state: Dict[str, Any]) -> str:
-    """Everything that decides which collectives a process calls for a gathered parameter, in words for a message."""
+    """Describes, for a message, everything that decides which collectives a process calls for a gathered parameter."""
     g: Any = p.grad
     if g is None:
         return "no gradient"
@@ -196,7 +196,7 @@ def _told(p: Tensor, state: Dict[str, Any]) -> str:
     for name in sorted(name for name in state if name != "step" and isinstance(state[name], Tensor)):
         scale, t = state.get(q8.scale_name(name)), state[name]
         if name in map(q8.scale_name, state) and not is_distributed(t):
-            continue  # of this process's part, which is a matter of its size
+            continue  # whether this process's part is in 8 bits depends on its size alone
         names.append(f"{name} in 8 bits" if is_distributed(scale) else name)
         names[-1] += f" on {tuple(t.placements)}" if is_distributed(t) and not same_place(p, t) else ""
     where = f" on {tuple(g.placements)}" if is_distributed(g) and not same_place(p, g) else ""
@@ -212,7 +212,7 @@ class Gathering:
     """The parameters of an optimizer that are gathered in its steps."""
 
     def __init__(self) -> None:
-        self.known: Dict[Any, Together] = {}
+        self.known: Dict[Any, Gathered] = {}
 
     def agree(self, groups: Sequence[Arrays], states: States, failed: bool = False) -> None:
         """Before a step's first collective: that all processes have the same of the parameters that it gathers. Each would
@@ -243,26 +243,26 @@ class Gathering:
             for i in arrays.gathers:
                 if capturing(str(arrays.params[i].device)):
                     raise RuntimeError(f"{arrays.name(i)} is sharded: a step that gathers it cannot be captured")
-        for together in self._turns(groups):
-            together.update(states, scaling, scale, collect)
+        for each in self._turns(groups):
+            each.update(states, scaling, scale, collect)
 
     def make_states(self, groups: Sequence[Arrays], states: States) -> None:
-        """The states of parameters that are gathered, as they are before the first update."""
-        for together in self._turns(groups):
-            together.make_states(states)
+        """Makes the states that gathered parameters have before the first update."""
+        for each in self._turns(groups):
+            each.make_states(states)
 
-    def _turns(self, groups: Sequence[Arrays]) -> Iterator[Together]:
-        """The parameters that are updated together, set after set."""
+    def _turns(self, groups: Sequence[Arrays]) -> Iterator[Gathered]:
+        """The sets of parameters that are gathered at the same time, one after the other."""
         before, self.known = self.known, {}
         for turn in self._choices(groups):
             key = tuple((arrays.index, *places) for arrays, places in turn)
             found = before.get(key)
             if found is None or not found.serves(groups):
-                found = Together([Whole(arrays, places) for arrays, places in turn])
+                found = Gathered([Whole(arrays, places) for arrays, places in turn])
             self.known[key] = found
             yield found
 
     def _choices(self, groups: Sequence[Arrays]) -> List[List[Tuple[Arrays, List[int]]]]:
-        if any(arrays.together for arrays in groups):
+        if any(arrays.gathers_all for arrays in groups):
             return [[(arrays, arrays.gathers) for arrays in groups if arrays.gathers]]
         return [[(arrays, batch)] for arrays in groups for batch in _batches(arrays)]

@@ -1,5 +1,5 @@
-/* y_i = x_i / (1 - p) if element i is kept, else 0; y = x outside training. Which are kept follows from the call's key
- * (random.h), so backward draws them again.
+/* y_i = x_i / (1 - p) if element i is kept, else 0; y = x outside training. The call's key (random.h) decides which are
+ * kept, so backward draws them again.
  *
  * Input: x. Attribute: dropout, the p. */
 #include "core/error.h"

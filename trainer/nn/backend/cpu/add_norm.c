@@ -140,7 +140,7 @@ static void forward_task(void *context, int64_t i) {
     }
 }
 
-/* x and branch may be one value, so one gradient: a row's dx is complete before its branch's begins. */
+/* x and branch may be the same value, with one gradient: so a row's dx is complete before its branch's begins. */
 static void backward_task(void *context, int64_t i) {
     const norm_work *w = context;
     const nn_call *c = w->c;

@@ -248,7 +248,8 @@ static tiling choose_tiles(const nn_product *p) {
     }
 }
 
-/* Of bf16: of fixed sizes, as each shape costs time once, and wide ones, as the library copies B for each tile. */
+/* Tiles of products of bf16 have fixed sizes, as each new shape costs time once, and are wide, as the library copies B
+ * for each tile. */
 static tiling choose_narrow_tiles(const nn_product *p) {
     enum { TILES = 8 };
     const double enough = 8e6;
@@ -307,8 +308,8 @@ static void products_task(void *context, int64_t i) {
 
 /* ---- few rows ---- */
 
-/* With so few rows a product takes as long as reading B, which dot products of rows as they are do in order. A library copies B
- * first, or reads it at half the speed of memory. */
+/* With at most this many rows, a product takes as long as reading B. Dot products read its rows in order, where they
+ * are; a library copies B first, or reads it at half the speed of memory. */
 enum { FEW_ROWS = 4 };
 
 typedef struct few_work {

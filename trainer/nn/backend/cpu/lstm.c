@@ -1,8 +1,8 @@
-/* lstm: what x adds to the gates of a whole sequence is one product, and so are the gradients of x and of weights. Only the
- * products with the state go step by step. Their weights are copied once a sequence, after dropout, into panels of GROUP
- * columns, [k][GROUP], that are read from front to back in each step, and what becomes of their sums is computed while
- * these are in the cache. What is multiplied with them is kept in columns, too. In mixed precision a row of panels and of
- * columns is pairs of bf16, of two units: half the bytes, which come from memory in each step. */
+/* lstm: the part of x in the gates of a whole sequence is one product, and so are the gradients of x and of weights.
+ * Only the products with the state go step by step. Their weights are copied once a sequence, after dropout, into
+ * panels of GROUP columns, [k][GROUP]. Each step reads the panels from front to back, and computes gates and cells
+ * while the sums are in the cache. The state, the other factor, is kept in columns, too. In mixed precision a row of
+ * panels and of columns is pairs of bf16, of two units: half the bytes, which come from memory in each step. */
 #include "nn/ops/lstm_view.h"
 #include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
@@ -33,13 +33,13 @@ typedef struct sequence {
     int64_t per, depth;      /* units in a row of panels and of columns, 1 or 2; rows of all units */
     float *panels;           /* of dropped weights */
     float *columns[2];       /* y of the last step and of this one (backward: dgates), tile by tile, [depth][rows] */
-    float *dgates, *dc;      /* backward: of all rows before their activations; of the cells that the next step read */
-    float *before;           /* ... what the state of all rows was before them */
+    float *dgates, *dc;      /* backward: of all gates before their activations; of the cells that the next step read */
+    float *before;           /* backward: the state that each row read */
     float *narrow;           /* mixed precision: room for rounded factors of products of all rows */
     int64_t t;               /* this step */
 } sequence;
 
-/* To the step behind this one, or before it. */
+/* Goes to the next step (by 1) or to the previous one (by -1). */
 static void go_on(sequence *s, int by) {
     float *const read = s->columns[0];
     s->columns[0] = s->columns[1];
@@ -251,7 +251,8 @@ static void lstm_forward(const nn_call *c) {
 
 /* ---- backward ---- */
 
-/* As units: what a step's gates get from its output's gradient, given, and from the next step. */
+/* As units, in backward: a step's gates get gradients from the gradient of its output (given) and from the next
+ * step. */
 typedef struct unit_grads {
     int64_t h;
     const float *gates, *before, *cells, *given;
@@ -316,8 +317,8 @@ static void gate_grads(sequence *s) {
     for (s->t = s->v.steps - 1; s->t >= 0; go_on(s, -1)) nn_parallel(s->c->pool, nn_parts(h, GROUP), backward_task, s);
 }
 
-/* Dropout of a tile of the gradient of the state's weights: where it is, or from the place of panels, which are of no more
- * use, where it is to be added. */
+/* Applies dropout to a tile of the gradient of the state's weights: in place, or, if it is to be added, from the memory
+ * of the panels, which are no longer needed. */
 static void drop_tile(void *context, int64_t row, int64_t col, int64_t rows, int64_t cols) {
     const sequence *s = context;
     const bool add = s->c->grad->accumulate[LSTM_W_STATE];

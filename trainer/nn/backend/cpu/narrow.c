@@ -20,8 +20,8 @@ static int64_t padded(int64_t n) { return nn_parts(n, PAD) * PAD; }
 
 /* ---- which products ---- */
 
-/* Measured: others gain nothing, as rounding and padding take their time, too. The same on all processors, so that a
- * model means the same there. */
+/* The bounds are measured: smaller products gain nothing, as rounding and padding take time, too. They are the same on
+ * all processors, so that a model has the same meaning on each. */
 bool nn_narrow_pays(int64_t m, int64_t n, int64_t k) {
     return m >= PAD && n >= PAD && k >= 16 && 2.0 * (double)m * (double)n * (double)k >= 1e6;
 }
@@ -72,7 +72,8 @@ static void round_task(void *context, int64_t task) {
     }
 }
 
-/* Adds a factor of rows x cols, unless it is there already, and lets f refer to the copy. Returns what room is left. */
+/* Adds a factor of rows x cols, unless it is in the list already, and lets f refer to the copy. Returns the room that
+ * is left. */
 static char *add_piece(pieces *all, nn_factor *f, int64_t rows, int64_t cols, char *room) {
     piece p = {.from = f->data, .stride = f->stride, .rows = f->transposed ? cols : rows};
     p.cols = f->transposed ? rows : cols;
@@ -140,7 +141,7 @@ const char *nn_narrow_instructions(void) {
     return instructions;
 }
 
-/* What oneDNN makes a primitive for: C [m, n] with rows ldc apart, from A [m, k] and B [k, n], or added to it. */
+/* The key of a primitive of oneDNN: C [m, n], with rows ldc apart, = A [m, k] B [k, n], or += with add. */
 typedef struct shape {
     int64_t m, n, k, lda, ldb, ldc, a_transposed, b_transposed, add; /* of one type: compared as bytes */
 } shape;
@@ -295,7 +296,7 @@ static float widened(uint16_t x) {
     return y;
 }
 
-/* Without the library, when it finds no memory. */
+/* Multiplies without the library, for when the library is out of memory. */
 static void multiply_plainly(const shape *s, const uint16_t *a, const uint16_t *b, float *c) {
     for (int64_t i = 0; i < s->m; i++) {
         for (int64_t j = 0; j < s->n; j++) {
@@ -308,7 +309,7 @@ static void multiply_plainly(const shape *s, const uint16_t *a, const uint16_t *
     }
 }
 
-/* Some of the sum at a time: shapes are those of a few lengths, and parts of A and B stay in a cache. */
+/* Sums at most DEPTH terms at a time: so few shapes occur, and parts of A and B stay in a cache. */
 static void multiply(shape s, const uint16_t *a, const uint16_t *b, float *c) {
     enum { DEPTH = 1024 };
     for (int64_t left = s.k; left > 0; left -= DEPTH) {
@@ -320,7 +321,7 @@ static void multiply(shape s, const uint16_t *a, const uint16_t *b, float *c) {
     }
 }
 
-/* The last rows, of which there are fewer than PAD, through memory of their own. */
+/* Computes the last rows, fewer than PAD, in memory of their own. */
 static void last_rows(const nn_product *p, shape s, const uint16_t *a, const uint16_t *b, float *c, int64_t rows) {
     _Alignas(64) float whole[PAD * NN_NARROW_COLS];
     s.m = PAD, s.ldc = s.n, s.add = false;

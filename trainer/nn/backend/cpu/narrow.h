@@ -8,7 +8,8 @@
 
 #include "nn/backend/cpu/gemm.h"
 
-/* Rows of a tile are a multiple of the first, but for the last tile's; it has at most so many columns. */
+/* The rows of a tile are a multiple of NN_NARROW_ROWS, except in the last tile; its columns are at most
+ * NN_NARROW_COLS. */
 enum { NN_NARROW_ROWS = 32, NN_NARROW_COLS = 512 };
 
 /* Whether a product of these sizes is rounded where it has room. */

@@ -184,7 +184,7 @@ INLINE void NAME(transpose16)(const float *from, int64_t row, float *to, int64_t
 }
 #endif
 
-/* The same for some rows; columns first .. n - 1. */
+/* Transposes four rows, columns first .. n - 1. */
 INLINE void NAME(transpose4)(int64_t first, int64_t n, const float *from, int64_t row, float *to, int64_t width) {
     int64_t j = first;
     for (; j + 4 <= n; j += 4) {
@@ -253,7 +253,8 @@ INLINE void NAME(some_dots)(int rows, int64_t apart, int64_t n, const float *w, 
     UNROLL for (int r = 0; r < rows; r++) y[r * apart] = NAME(total)(sum[r]);
 }
 
-/* Four rows at once are far from each other: of four neighbours a processor fetches ahead as of one, at half the speed. */
+/* Takes four rows that are far apart at once: a processor prefetches four adjacent rows as one stream, at half the
+ * speed. */
 static void NAME(dots)(int64_t m, int64_t n, const float *w, int64_t stride, const float *x, float *y) {
     const int64_t quarter = m / 4;
     for (int64_t i = 0; i < quarter; i++) NAME(some_dots)(4, quarter, n, w + i * stride, stride, x, y + i);

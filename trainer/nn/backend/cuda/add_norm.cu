@@ -88,7 +88,7 @@ __device__ static inline row_inputs<T> load_inputs(const norm_rows<T> &p, const 
 
 static_assert(CHUNKS * CHUNK == 16, "kept holds a bit for each");
 
-/* Which of a thread's numbers of the branch dropout keeps, where there is dropout: bit e is number e's. */
+/* The numbers of a thread's branch that dropout keeps, if there is dropout: bit e is for number e. */
 template <typename T, int warps>
 __device__ static inline unsigned draw_kept(const norm_rows<T> &p, const place<warps> &at, int64_t row) {
     const uint64_t key = drop_key(p.dropout);
@@ -191,7 +191,7 @@ __device__ static inline row_grads<T> load_grads(const norm_rows<T> &p, const pl
 /* A thread's sums over the rows its group had, for its columns: of dgamma, dbeta and, if N is 3, the branch's gradient. */
 template <int N> struct columns_grad { float x[N][CHUNKS][CHUNK]; };
 
-/* x and branch may be one value, so one gradient: an element's dx is complete before its branch's begins. */
+/* x and branch may be the same value, with one gradient: so an element's dx is complete before its branch's begins. */
 template <typename T, int warps, int N>
 __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps> &at, int64_t row,
                                        const row_grads<T> &r, target<T> dx, target<T> db, columns_grad<N> *sums) {

@@ -1,9 +1,9 @@
 /* Attention over packed sequences, as ops/attention.c says. On a Hopper GPU, long ones are hopper/long_attention.cu's.
  *
  * A block takes TILE queries of a head of a sequence and goes over its keys, TILE at a time: scores, weights, sums of
- * values, without the scores ever leaving the block. Backward computes the weights again from what forward saved.
- * Most sequences have one tile of queries and one of keys, and a block of their own for each head, which backward then
- * needs once for all three gradients. Of longer ones, backward has blocks that own a tile of keys and go over the
+ * values, without the scores ever leaving the block. Backward computes the weights again from what forward saved. Most
+ * sequences have one tile of queries and one of keys, and a block of their own for each head, which backward then needs
+ * once for all three gradients. For longer sequences, backward has blocks that own a tile of keys and go over the
  * queries (for dk or dv) and blocks that own a tile of queries and go over the keys (for dq), so that every number is
  * written once, by one block, whose sums have one order. Where several heads see the same keys, backward treats every
  * sequence as a long one, and a block that owns keys goes over the queries of all those heads.
@@ -23,7 +23,7 @@ enum {
     LARGEST_HEAD = 128,
 };
 
-/* Blocks that a multiprocessor can hold, as far as shared memory goes: what the registers are to allow. */
+/* Blocks that a multiprocessor has shared memory for; registers must allow as many. */
 template <typename T> constexpr int resident() { return sizeof(T) == 2 ? 5 : 2; }
 
 static int long_blocks(const nn_call *c, bool backward) {
@@ -412,10 +412,10 @@ template <typename T, int D> struct backward_memory {
     float sums[3][D];                /* over rows, of the block's dv, dk and dq */
 };
 
-/* A gradient, or, of a sequence with one tile of queries and keys, all of them. */
+/* The gradient that a block computes; ALL: all three, of a sequence with one tile of queries and keys. */
 enum { DV, DK, DQ, ALL };
 
-/* dy, and dy . y, which a sequence of one tile does not need: it has all of the sum over keys. */
+/* Loads dy and computes dy . y. A sequence of one tile does not need the latter: it has the whole sum over keys. */
 template <typename T, int D>
 __device__ static inline void load_dy(backward_memory<T, D> &s, const rows<const T> &dy, const rows<const T> &y) {
     constexpr int N = pack<T>::N;
@@ -459,7 +459,7 @@ __device__ static inline void load_keys(backward_memory<T, D> &s, const attentio
     copies_commit();
 }
 
-/* s.p and s.ds of the tiles there, once they have arrived; dv needs only s.p. */
+/* Waits for the tiles, then computes s.p and s.ds; dv needs only s.p. */
 template <typename T, int D>
 __device__ static inline void backward_weights(backward_memory<T, D> &s, const attention<T> &a, uint64_t key,
                                                const item &x, int q, int k, int what) {
@@ -470,7 +470,7 @@ __device__ static inline void backward_weights(backward_memory<T, D> &s, const a
     add_scores(w, s.q, s.k);
     if (what != DV) add_scores(g, s.dy, s.v);
 #pragma unroll
-    for (int half = 0; half < 2; half++) { /* w becomes the weights, g what it is times m */
+    for (int half = 0; half < 2; half++) { /* w becomes the weights p, g their gradients m_l dy . v_l */
         const int row = row_at(half), n = seen(a, x, q + row) - k;
         const float most = s.most[row], inverse = s.inverse[row];
         float sum = 0;
@@ -513,8 +513,8 @@ __device__ static inline void add_gradient(const backward_memory<T, D> &s, int w
     else add_product<false>(acc, s.ds, s.k);
 }
 
-/* Writes a gradient of the queries or keys from `first` on. It is staged in a tile that none reads any more: of a
- * sequence with all gradients to be written they are, in the order of these, s.v, s.dy and s.q. */
+/* Writes a gradient of the queries or keys from `first` on. It is staged in a tile that is no longer read: dv in s.v,
+ * dk in s.dy, dq in s.q. */
 template <typename T, int D>
 __device__ static inline void store_gradient(backward_memory<T, D> &s, const attention<T> &a, const item &x, int first,
                                              int what, float (&acc)[D / 16][4]) {
@@ -624,7 +624,7 @@ __global__ static __launch_bounds__(THREADS, resident<T>()) void backward_kernel
 
 /* ---- launches ---- */
 
-/* More shared memory than a kernel may have unasked. */
+/* Lets a kernel use more shared memory than it gets by default. */
 template <typename Kernel> static adamod_status allow(Kernel kernel, size_t bytes) {
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (e == cudaSuccess) {

@@ -74,8 +74,8 @@ template <typename T> __device__ static inline float live_pixels(const norm_work
     return (float)((w.live_rows ? *w.live_rows : w.rows) * w.pixels_a_row);
 }
 
-/* Blocks of one group meet: what each wrote before, all see after. All of them together add the highest bit of a counter,
- * which tells the others that the last has come. */
+/* A barrier for the blocks of one group: all see afterwards what each wrote before. The additions of all blocks
+ * together flip the highest bit of the counter, for which each waits. */
 __device__ static inline void meet(unsigned *counter, int64_t part, unsigned blocks) {
     constexpr unsigned TURN = 1u << 31;
     __syncthreads();
@@ -199,8 +199,8 @@ __device__ static inline bool is_kept(const norm_work<T> &w, const place<N> &at,
     return KEEP == ALL || (KEEP == SOME && p - at.first < w.kept);
 }
 
-/* f(pixels, whether they are kept) for those of the block that are not, and those that are: as places, which begin and end
- * where these do. */
+/* Calls f(place, kept) for the block's pixels that are not in shared memory, then for those that are; a place has the
+ * range of pixels. */
 template <keeps KEEP, typename T, int N, typename F>
 __device__ static inline void each_kind(const norm_work<T> &w, const place<N> &at, F f) {
     place<N> kept = at, other = at;
@@ -381,7 +381,8 @@ template <int N> struct norm_channels {
     }
 };
 
-/* The gradient of z, of what was loaded. Where relu was 0 is read from y if z had a residual, else computed again. */
+/* The gradient of z, from the numbers loaded. If z had a residual, y tells where relu was 0; else that is computed
+ * again. */
 template <int N, typename T>
 __device__ static inline void grad_of(const norm_work<T> &w, const norm_channels<N> &of, const pixel_grad<N, T> &r,
                                       const float (&x)[N], float (&g)[N]) {
@@ -427,7 +428,7 @@ __device__ static inline void backward_sums(const norm_work<T> &w, const norm_gr
     leave_sums<T, N>(w, at, sum, product);
 }
 
-/* Means of the sums, as the gradient of x wants them; those of gamma and beta are told. */
+/* Turns the sums into the means that the gradient of x needs, and stores the gradients of gamma and beta. */
 template <typename T, int N>
 __device__ static inline void find_sums(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
                                         const norm_channels<N> &of, float (&sum)[N], float (&product)[N]) {
@@ -451,7 +452,7 @@ __device__ static inline void find_sums(const norm_work<T> &w, const norm_grads<
     }
 }
 
-/* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
+/* x and residual may be the same value, with one gradient: so a number's dx is complete before its residual's begins. */
 template <typename T, int N, keeps KEEP>
 __device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
                                              const norm_channels<N> &of) {
@@ -558,8 +559,8 @@ static void launch(const void *kernel, unsigned blocks, size_t shared, void **ar
     if (blocks != 0) tell(cudaLaunchKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
 }
 
-/* Blocks that wait for each other. Where the kernels of other processes run beside this one, all of them must be promised
- * a place: two such kernels that have half of their blocks running each would wait forever. */
+/* Launches blocks that wait for each other. If kernels of other processes run at the same time, the launch must be
+ * cooperative: two such kernels with half of their blocks running each would wait forever. */
 static void launch_meeting(const void *kernel, unsigned blocks, size_t shared, void **arguments, const nn_call *c) {
     const norm_plan *p = (const norm_plan *)c->prepared;
     if (p->beside_others && blocks != 0)
@@ -675,8 +676,9 @@ static size_t most_shared(const void *kernel) {
     return ok ? most : 0;
 }
 
-/* As many of a block's pixels as there is room for. A block asks for more than half of a multiprocessor's memory, so that each
- * has one of its own: those that begin while another kernel ends would else crowd on the first that are free. */
+/* As many of a block's pixels as there is room for. A block asks for more than half of a multiprocessor's memory, so
+ * that each multiprocessor gets one block; else blocks that begin while another kernel ends would crowd on the first
+ * multiprocessors that are free. */
 static void keep_pixels(const nn_call *c, norm_plan *p, const norm_kernels &k, bool backward) {
     const int64_t size = group_of(c) * (c->input[0].type == NN_BF16 ? 2 : 4) * (backward ? 2 : 1);
     const int64_t all = parts(capacity_pixels(c), p->parts);

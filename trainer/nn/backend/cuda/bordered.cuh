@@ -34,8 +34,8 @@ static inline border_shape border_shape_of(const nn_shape *images, int pixels) {
     return s;
 }
 
-/* In a place: the pixel, counted from the first, times 4, and whether it is outside of its image: never, where the first row
- * is the image's, where the last is, or always. */
+/* A place holds the index of its pixel times 4, plus whether the pixel is outside of its image: never (INSIDE), if the
+ * first row is the image's first (ABOVE), if the last row is the image's last (BELOW), or always (OUTSIDE). */
 enum place_kind { INSIDE, ABOVE, BELOW, OUTSIDE };
 
 template <int BLOCK> __device__ static inline void find_places(const border_shape &s, int *places) {
@@ -48,7 +48,7 @@ template <int BLOCK> __device__ static inline void find_places(const border_shap
     }
 }
 
-/* Which places of the pixels from `first` on are outside of their images. */
+/* Tells the places that are outside of their images, for the pixels from `first` on. */
 struct border_edges {
     bool top, bottom;
     __device__ border_edges(const border_shape &s, int64_t first) {

@@ -505,8 +505,8 @@ static void own_weights_backward(const nn_call *c, const conv_space *s, void *dy
     else weight_gradient_run(c, dy, out_of(c), (float *)s->parts);
 }
 
-/* Both gradients side by side: many of these leave most of a device idle, or do at their ends. What of_weights launches goes to
- * the stream of the call that it gets. */
+/* Computes both gradients in parallel: one alone often leaves most of a device idle, at least at its end. of_weights
+ * launches its work on the stream of the call that it gets. */
 template <typename W, typename I>
 static void gradients_at_once(const nn_call *c, conv_plan *p, W of_weights, I of_input) {
     nn_call weights = *c;

@@ -7,8 +7,8 @@ enum {
     AHEAD = 5 /* loads under way: all of a row of 10,000 numbers of 2 bytes */
 };
 
-/* Loss, nll, correct and counted of each row into rows; its log-sum-exp into saved. What the target is matters only at the
- * end, so that nothing waits for it. */
+/* Loss, nll, correct and counted of each row into rows; its log-sum-exp into saved. The target is needed only at the
+ * end, so nothing waits for it. */
 template <typename T>
 __global__ static void __launch_bounds__(THREADS)
     forward_kernel(const T *logits, int64_t n, const int32_t *targets, float smoothing, float *saved, float4 *rows) {

@@ -185,7 +185,8 @@ static cudnnStatus_t execute(descriptor plan, cudaStream_t stream, void *x, void
     return status == CUDNN_STATUS_SUCCESS ? cudnn()->cudnnBackendExecute(handle, plan, pack.d) : status;
 }
 
-/* Some plans do what a recording cannot hold. What is recorded does not run, so that any address will do. */
+/* Whether a plan can be captured: some do things that a graph cannot hold. Captured work does not run, so any address
+ * will do. */
 static bool can_be_recorded(descriptor plan) {
     cudaStream_t stream = NULL;
     cudaGraph_t graph = NULL;

@@ -5,7 +5,7 @@
 
 #include "nn/backend/cuda/cuda.h"
 
-/* Which of the three arrays is computed from the other two. */
+/* The array that is computed from the other two. */
 typedef enum conv_result { CONV_Y, CONV_DX, CONV_DW } conv_result;
 
 /* x [rows, height, width, in], w [out, kernel, kernel, in], y [rows, y_height, y_width, out], all without gaps, and
@@ -30,9 +30,9 @@ typedef struct conv_way {
     bool add, measured;
 } conv_way;
 
-/* The first way that cuDNN recommends among those that give the same bits in every run; f32 is never rounded to fewer bits
- * on the way unless the precision says so. If measured, the fastest of the first few that give the same bits as that one;
- * not where results are too few to tell. Each shape is measured once in a program. */
+/* Takes the first way that cuDNN recommends among those that give the same bits in every run; f32 is never rounded to
+ * fewer bits on the way unless the precision says so. If measured, the fastest of the first few that give the same bits
+ * as that one; not where results are too few to tell. Each shape is measured once in a program. */
 adamod_status convolution_make(convolution *v, const conv_shape *s, const conv_way *way);
 /* As above, but returns false, without a message, if cuDNN has none. */
 bool convolution_try(convolution *v, const conv_shape *s, const conv_way *way);

@@ -7,7 +7,7 @@
 
 enum {
     CHUNK = 8, /* columns side by side of a thread */
-    WARPS = 8, /* of a block, but for sorting */
+    WARPS = 8, /* of a block; SORT_WARPS for sorting */
     SORT_WARPS = 32
 };
 

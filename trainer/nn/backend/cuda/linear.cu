@@ -15,10 +15,10 @@
 /* A node's plan in one direction: forward one product, backward two, for x and W. */
 typedef struct linear_plan {
     product y, dx, dw;
-    bool fused;      /* forward's bias and ReLU are in the epilogue; cuBLASLt has that not for all shapes */
+    bool fused;      /* forward's bias and ReLU are in the epilogue; cuBLASLt lacks that for some shapes */
     bool finishes;   /* and so is the work of the op behind it */
     product pair;    /* dw of this and the paired call in one; not ready: there is none */
-    void **pointers; /* its, on the device: two of x, two of dz, two of dW */
+    void **pointers; /* of pair, on the device: two of x, two of dz, two of dW */
 } linear_plan;
 
 /* ---- shapes ---- */
@@ -266,7 +266,7 @@ static void linear_forward(const nn_call *c) {
     if (c->fused->reader) forward_reader(c->fused->reader);
 }
 
-/* Sums over rows come with the slope, where there is one; else nothing waits for them. */
+/* find_dz also sums over rows. Without an activation, backward_weights calls it, as nothing waits for the sums. */
 static void linear_backward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
     if (NN_ATTR(linear, c)->activation != NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);

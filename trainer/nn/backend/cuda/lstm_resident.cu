@@ -120,8 +120,8 @@ __device__ static inline void multiply(float (&d)[4], const uint4 &a, const uint
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 }
 
-/* The warp's part of the product into its sums, [sequences][rows]. Of a chunk's 16 k, lane l has 4 from 4 (l % 4) on, both in
- * a and in b, so that any order of k that a fragment has in mind is the same in both. */
+/* The warp's part of the product into its sums, [sequences][rows]. Lane l has 4 of a chunk's 16 k, from 4 (l % 4) on,
+ * both in a and in b, so that the order of k within a fragment does not matter. */
 template <int CHUNKS, int NT>
 __device__ static inline void multiply_all(const uint4 (&a)[CHUNKS][TILES], const uint2 (&b)[CHUNKS][NT], int chunks,
                                            float *sums) {

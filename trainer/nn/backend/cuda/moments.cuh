@@ -1,7 +1,7 @@
 /* Mean and variance of each channel, found by the kernel that writes it.
  *
- * A block has a tile: some pixels of some channels. It leaves its mean and the squares about it; the last block
- * joins those of all. Which block is last differs between runs; the order of joining does not. */
+ * A block has a tile: some pixels of some channels. It leaves its mean and the squares about it; the last block joins
+ * those of all. The last block may be another in each run; the order of joining is the same. */
 #ifndef ADAMOD_NN_CUDA_MOMENTS_H
 #define ADAMOD_NN_CUDA_MOMENTS_H
 

@@ -243,8 +243,8 @@ __device__ static inline void produce_rows(const row_work &g, const row_place &a
     }
 }
 
-/* An mbarrier tells a phase only from the one before it. So a consumer waits for its boxes after the other has seen those of
- * the tile before, which the other tells it unless this is the last tile. */
+/* Waiting on an mbarrier distinguishes a phase only from the one before it. So a consumer waits for its boxes after the
+ * other consumer has seen those of the tile before, and then signals the other, unless this is the last tile. */
 template <bool BACK>
 __device__ static inline void consume_rows(const row_place &at, int tile, bool is_last, float (&acc)[ROW_PIXELS / 2]) {
     int last = -1;
