@@ -133,6 +133,14 @@ def first_line(command):
         return None
 
 
+def version_of(source):
+    """Its commit; "" if the directory is a copy, which may lie in another repository."""
+    top = first_line(["git", "-C", source, "rev-parse", "--show-toplevel"])
+    if not top or os.path.realpath(top.strip()) != os.path.realpath(source):
+        return ""
+    return (first_line(["git", "-C", source, "describe", "--always"]) or "").strip()
+
+
 def make(folder, target, *variables):
     """None, or the error."""
     try:
@@ -273,8 +281,7 @@ class Peer:
         check_model(file)
         self.program = Program(file, source, self.folder, self.threads)
         how = self.program.build_for_cpu() if self.program.device == "cpu" else self.program.build_for_cuda()
-        version = first_line(["git", "-C", source, "describe", "--always"])
-        answer = {"version": (version or "").strip(), "how": how, "loss": self.program.start()}
+        answer = {"version": version_of(source), "how": how, "loss": self.program.start()}
         file.file.close()
         return answer
 

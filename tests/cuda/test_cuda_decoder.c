@@ -4,7 +4,10 @@
 #include "check.h"
 #include "cudacheck.h"
 #include "decoder_cases.h"
+#include "small_gpt.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define NEEDS_DEVICE()                                                                                                 \
@@ -119,7 +122,46 @@ TEST(linear_cross_entropy_is_the_reference_in_chunks) {
     CHECK(cudacheck(&o, NN_F32));
 }
 
+/* ---- whole models ---- */
+
+static small_gpt step_on(const char *device, nn_precision precision, gpt_activation activation) {
+    gpt_settings settings = small_gpt_settings();
+    settings.model.d = 64;
+    settings.model.activation = activation;
+    small_gpt s = small_gpt_make(settings, 50);
+    if (device) CHECK_INT(nn_params_to_device(s.params, device, precision), ADAMOD_OK);
+    small_gpt_step(&s);
+    return s;
+}
+
+static double distance(const float *a, const float *b, int64_t n) {
+    double apart = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        apart += pow((double)a[i] - b[i], 2);
+        size += pow((double)b[i], 2);
+    }
+    return sqrt(apart / size);
+}
+
+/* In mixed precision products do the gelus and residual additions behind them. */
+TEST(a_gpt_has_the_loss_and_gradients_of_the_processor) {
+    NEEDS_DEVICE();
+    for (int activation = GPT_GELU; activation <= GPT_SWIGLU; activation++) {
+        small_gpt cpu = step_on(NULL, NN_FULL, (gpt_activation)activation);
+        for (int mixed = 0; mixed < 2; mixed++) {
+            small_gpt cuda = step_on("cuda", mixed ? NN_MIXED : NN_FULL, (gpt_activation)activation);
+            const double apart = distance(cuda.params->grad, cpu.params->grad, cpu.params->count);
+            printf("loss %.6f, %.6f on the processor; gradients %.2g apart\n", cuda.loss, cpu.loss, apart);
+            CHECK_CLOSE(cuda.loss, cpu.loss, (mixed ? 2e-3 : 1e-5) * cpu.loss);
+            CHECK(apart < (mixed ? 5e-2 : 1e-5));
+            small_gpt_free(&cuda);
+        }
+        small_gpt_free(&cpu);
+    }
+}
+
 RUN_TESTS(ENTRY(gelu_is_the_reference), ENTRY(swiglu_is_the_reference), ENTRY(rms_norm_is_the_reference),
           ENTRY(rms_norm_sums_over_many_rows), ENTRY(query_key_is_the_reference),
           ENTRY(query_key_sums_over_more_heads_than_blocks), ENTRY(heads_that_are_too_large_are_refused),
-          ENTRY(linear_cross_entropy_is_the_reference), ENTRY(linear_cross_entropy_is_the_reference_in_chunks))
+          ENTRY(linear_cross_entropy_is_the_reference), ENTRY(linear_cross_entropy_is_the_reference_in_chunks),
+          ENTRY(a_gpt_has_the_loss_and_gradients_of_the_processor))

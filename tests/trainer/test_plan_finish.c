@@ -3,16 +3,11 @@
  * whose kernels are the reference's. */
 #include "check.h"
 #include "fake_device.h"
-#include "models/gpt.h"
+#include "small_gpt.h"
 #include "nn/plan.h"
-#include "core/error.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { WORDS = 11, LENGTH = 6, WINDOWS = 2, TOKENS = WINDOWS * LENGTH, LAYERS = 3 };
 
 static bool finish;
 static int gelus, additions;
@@ -57,64 +52,19 @@ static const nn_backend device = {.name = "test", .ops = ops, .device = &fake_de
 
 /* ---- a step ---- */
 
-typedef struct step_result {
-    nn_params *params;
-    nn_graph *graph;
-    nn_plan *plan;
-    float loss;
-} step_result;
-
-static void check_ok(adamod_status status) {
-    if (!status) return;
-    printf("test_plan_finish: %s\n", adamod_last_error());
-    exit(1);
-}
-
-static void fill(nn_plan *plan, const gpt_symbols *s) {
-    int32_t *ids = nn_plan_data(plan, "ids"), *positions = nn_plan_data(plan, "positions"),
-            *targets = nn_plan_data(plan, "targets"), *ranges = nn_plan_data(plan, "ranges");
-    for (int i = 0; i < TOKENS; i++) {
-        ids[i] = i * 7 % WORDS;
-        positions[i] = i % LENGTH;
-        targets[i] = (i + 1) * 7 % WORDS;
-    }
-    for (int w = 0; w < WINDOWS; w++) ranges[2 * w] = w * LENGTH, ranges[2 * w + 1] = (w + 1) * LENGTH;
-    check_ok(nn_plan_set_rows(plan, s->tokens, TOKENS));
-    check_ok(nn_plan_set_rows(plan, s->windows, WINDOWS));
-}
-
-static step_result run(bool finishes, gpt_recompute recompute, double dropout) {
-    gpt_settings settings;
-    memset(&settings, 0, sizeof settings);
-    key_defaults(&gpt_keys, &settings);
-    settings.model.layers = LAYERS, settings.model.d = 8, settings.model.heads = 2;
-    settings.model.recompute = recompute, settings.model.dropout = dropout;
-    const gpt_config c = gpt_configure(&settings, WORDS, LENGTH);
-    step_result r = {.params = nn_params_create()};
-    gpt_symbols symbols;
-    r.graph = nn_graph_create(r.params);
-    const nn_plan_options o = {.loss = gpt_training(r.graph, &c, TOKENS, WINDOWS, &symbols), .training = true};
-    check_ok(nn_params_allocate(r.params, 3));
+static small_gpt run(bool finishes, gpt_recompute recompute, double dropout) {
+    gpt_settings settings = small_gpt_settings();
+    settings.model.recompute = recompute;
+    settings.model.dropout = dropout;
+    small_gpt s = small_gpt_make(settings, 11);
     finish = finishes;
     gelus = additions = 0;
-    check_ok(fake_device_take(r.params, &device, NN_FULL));
-    check_ok(nn_plan_create(&r.plan, r.graph, &o));
-    fill(r.plan, &symbols);
-    nn_plan_forward(r.plan);
-    nn_plan_backward(r.plan, false);
-    check_ok(nn_plan_wait(r.plan));
-    r.loss = *(const float *)nn_plan_data(r.plan, "loss");
-    check_ok(nn_params_fetch(r.params));
-    return r;
+    CHECK_INT(fake_device_take(s.params, &device, NN_FULL), ADAMOD_OK);
+    small_gpt_step(&s);
+    return s;
 }
 
-static void release(step_result *r) {
-    nn_plan_free(r->plan);
-    nn_graph_free(r->graph);
-    nn_params_free(r->params);
-}
-
-static void check_same(const step_result *a, const step_result *b) {
+static void check_same(const small_gpt *a, const small_gpt *b) {
     CHECK(isfinite(a->loss) && a->loss == b->loss);
     CHECK_INT(memcmp(a->params->grad, b->params->grad, (size_t)a->params->count * sizeof(float)), 0);
 }
@@ -122,28 +72,28 @@ static void check_same(const step_result *a, const step_result *b) {
 /* ---- forward ---- */
 
 TEST(a_layer_may_finish_what_reads_it) {
-    step_result alone = run(false, GPT_KEEP, 0);
+    small_gpt alone = run(false, GPT_KEEP, 0);
     CHECK_INT(gelus + additions, 0);
-    step_result together = run(true, GPT_KEEP, 0);
-    CHECK_INT(gelus, LAYERS);
-    CHECK_INT(additions, 2 * LAYERS);
+    small_gpt together = run(true, GPT_KEEP, 0);
+    CHECK_INT(gelus, SMALL_GPT_LAYERS);
+    CHECK_INT(additions, 2 * SMALL_GPT_LAYERS);
     check_same(&together, &alone);
-    release(&alone);
-    release(&together);
+    small_gpt_free(&alone);
+    small_gpt_free(&together);
 }
 
 /* What backward computes again has the bits of its own kernel, so forward has, too. */
 TEST(what_is_computed_again_is_not_finished) {
-    step_result alone = run(false, GPT_RECOMPUTE_CHEAP, 0), together = run(true, GPT_RECOMPUTE_CHEAP, 0);
+    small_gpt alone = run(false, GPT_RECOMPUTE_CHEAP, 0), together = run(true, GPT_RECOMPUTE_CHEAP, 0);
     CHECK_INT(gelus, 0);
-    CHECK_INT(additions, 2 * LAYERS);
+    CHECK_INT(additions, 2 * SMALL_GPT_LAYERS);
     check_same(&together, &alone);
-    release(&together);
+    small_gpt_free(&together);
     together = run(true, GPT_RECOMPUTE_BLOCKS, 0);
     CHECK_INT(gelus, 0);
     check_same(&together, &alone);
-    release(&alone);
-    release(&together);
+    small_gpt_free(&alone);
+    small_gpt_free(&together);
 }
 
 /* ---- backward ---- */
@@ -151,7 +101,7 @@ TEST(what_is_computed_again_is_not_finished) {
 static bool is_addition(const nn_node *node) { return strcmp(node->op->name, "add") == 0; }
 
 /* Gradients of inputs of the residual additions that lie where the output's lies. */
-static int passed_in(const step_result *r) {
+static int passed_in(const small_gpt *r) {
     int passed = 0;
     for (int i = 0; i < r->graph->n_nodes; i++) {
         const nn_node *node = &r->graph->nodes[i];
@@ -163,12 +113,12 @@ static int passed_in(const step_result *r) {
 
 /* The sum of words and positions is an addition, too: embeddings keep the gradients of their outputs, but do not say so. */
 TEST(gradients_of_additions_are_not_copied) {
-    step_result r = run(false, GPT_KEEP, 0);
-    CHECK_INT(passed_in(&r), 2 * 2 * LAYERS + 1);
-    release(&r);
+    small_gpt r = run(false, GPT_KEEP, 0);
+    CHECK_INT(passed_in(&r), 2 * 2 * SMALL_GPT_LAYERS + 1);
+    small_gpt_free(&r);
     r = run(false, GPT_KEEP, 0.1);
     CHECK_INT(passed_in(&r), 1); /* words and positions, without dropout */
-    release(&r);
+    small_gpt_free(&r);
 }
 
 /* A value added to itself has twice the output's gradient. */
@@ -181,10 +131,10 @@ TEST(a_value_added_to_itself_has_twice_the_gradient) {
     const nn_value targets = nn_input(g, "targets", NN_I32, rows, 0);
     const nn_value twice = nn_add(g, x, x, 0), loss = nn_cross_entropy(g, twice, targets, 0);
     nn_output(g, "loss", loss);
-    check_ok(nn_params_allocate(params, 1));
+    CHECK_INT(nn_params_allocate(params, 1), ADAMOD_OK);
     nn_plan *plan = NULL;
     const nn_plan_options o = {.loss = loss, .training = true, .backend = "cpu"};
-    check_ok(nn_plan_create(&plan, g, &o));
+    if (!CHECK_INT(nn_plan_create(&plan, g, &o), ADAMOD_OK)) return;
     float *in = nn_plan_data(plan, "x");
     for (int i = 0; i < 6; i++) in[i] = 0.5f * (float)i - 1;
     nn_plan_forward(plan);

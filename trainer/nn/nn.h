@@ -174,7 +174,8 @@ void nn_scope_push(nn_graph *g, const char *format, ...) __attribute__((format(p
 void nn_scope_pop(nn_graph *g);
 
 /* Trades time for memory: while it is on, the outputs of ops that are added do not stay from the forward to the backward pass.
- * The backward pass runs these ops again, just before it needs them, from values that did stay. Results have the same bits.
+ * The backward pass runs these ops again, just before it needs them, from values that did stay. Results have the same bits,
+ * but on a device in mixed precision, where products may do the work of ops behind them that are not run again.
  * Ops that write states are not run again: their outputs stay. */
 void nn_recompute(nn_graph *g, bool on);
 
