@@ -7,8 +7,8 @@
 /* An array in the block, needed in steps first..last. */
 typedef struct piece {
     size_t bytes, offset;
-    int first, last;        /* last < first: not needed at all */
-    struct piece *in;       /* lies in the place of that piece; NULL: has its own */
+    int first, last;  /* last < first: not needed at all */
+    struct piece *in; /* lies in the place of that piece; NULL: has its own */
 } piece;
 
 /* The value in whose memory a value lies, from that number of each pixel on; itself: it has its own memory. */

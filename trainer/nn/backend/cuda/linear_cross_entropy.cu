@@ -53,6 +53,7 @@ typedef struct chunk_products {
 
 typedef struct entropy_plan {
     chunk_products whole, rest; /* rest: the last chunk, if it is smaller */
+    size_t kept;                /* bytes of a row of logits, if blocks keep it in shared memory; else 0 */
 } entropy_plan;
 
 static cudaDataType_t data_type(nn_type type) { return type == NN_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -95,12 +96,30 @@ static void linear_cross_entropy_release(void *prepared) {
     free(p);
 }
 
+template <typename T> struct logit_rows;
+template <typename T> __global__ static void rows_kernel(logit_rows<T> r, bool keeps);
+
+/* Bytes of a row, if two blocks of a multiprocessor can keep one each: it is then read from memory once, not twice. */
+template <typename T> static void find_kept(const nn_call *c, size_t *kept) {
+    enum { RESERVED = 2 << 10 }; /* for the system, and for variables of the kernel */
+    int device = 0, all = 0;
+    *kept = (size_t)stride_of(c) * sizeof(T);
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess ||
+        *kept + RESERVED > (size_t)all / 2 ||
+        cudaFuncSetAttribute(rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*kept) != cudaSuccess) {
+        cudaGetLastError();
+        *kept = 0;
+    }
+}
+
 static adamod_status linear_cross_entropy_prepare(const nn_call *c, void **prepared) {
     adamod_status status = product_library();
     if (status) return status;
     entropy_plan *p = (entropy_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a linear_cross_entropy op");
     const int64_t chunk = chunk_of(c);
+    BY_TYPE(c->input[LCE_X].type, find_kept, c, &p->kept);
     status = make_products(c, &p->whole, chunk);
     if (!status) status = make_products(c, &p->rest, chunk > 0 ? rows_of(c) % chunk : 0);
     if (status) linear_cross_entropy_release(p);
@@ -205,15 +224,27 @@ template <typename T> __device__ static inline float find_entropy(const logit_ro
     return lse;
 }
 
-/* A block takes a row. Its logits are read from memory once; a second time they are in the cache. */
-template <typename T> __global__ static void __launch_bounds__(THREADS) rows_kernel(logit_rows<T> r) {
+/* A row of whole packs to shared memory. All threads call it. */
+template <typename T> __device__ static inline const T *keep_row(const T *x, int64_t n) {
+    extern __shared__ uint4 kept[];
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(kept);
+    for (int64_t i = threadIdx.x; i < n / pack<T>::N; i += THREADS)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + 16 * (uint32_t)i), "l"(x + i * pack<T>::N));
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+    return (const T *)kept;
+}
+
+/* A block takes a row, which it keeps in shared memory if it may. */
+template <typename T> __global__ static void __launch_bounds__(THREADS) rows_kernel(logit_rows<T> r, bool keeps) {
     const int64_t row = blockIdx.x;
     const int32_t goal = r.targets[row];
-    T *const x = r.logits + row * r.stride;
+    T *const out = r.logits + row * r.stride;
+    const T *const x = keeps ? keep_row(out, r.stride) : out;
     const float lse = r.results ? find_entropy(r, x, row) : r.lse[row];
     if (!r.gradient) return;
     const float scale = r.scale ? *r.scale : 1, rest = r.smoothing / (float)r.words, weight = 1 + 2 * r.z * lse;
-    const target<T> to = {x, false};
+    const target<T> to = {out, false};
     each_pack<AHEAD>(x, r.words, threadIdx.x, THREADS, [&](int64_t i, auto &v) {
         constexpr int N = sizeof v / sizeof *v;
         float d[N];
@@ -262,7 +293,7 @@ static void run(const nn_call *c, bool forward, const float *scale, target<T> dx
                                  (float)NN_ATTR(linear_cross_entropy, c)->smoothing,
                                  (float)NN_ATTR(linear_cross_entropy, c)->z};
         product_run(c, &now->y, w, x + first * in, logits, false, NULL);
-        rows_kernel<T><<<(unsigned)rows, THREADS, 0, stream_of(c)>>>(r);
+        rows_kernel<T><<<(unsigned)rows, THREADS, p->kept, stream_of(c)>>>(r, p->kept > 0);
         if (dx.to) product_run(c, &now->dx, w, logits, dx.to + first * in, dx.add, NULL);
         if (dw.to) product_run(c, &now->dw, x + first * in, logits, dw.to, dw.add || first > 0, NULL);
         if (db.to)
