@@ -158,6 +158,7 @@ def save(folder, dtype, pack):
 
 save("f16", "F16", lambda x: struct.pack("<e", x))
 save("f16-wide", "F32", lambda x: struct.pack("<f", *struct.unpack("<e", struct.pack("<e", x))))
+save("nan", "F32", lambda x: struct.pack("<f", float("nan")))
 save("bf16", "BF16", lambda x: struct.pack("<f", x)[2:])
 save("bf16-wide", "F32", lambda x: b"\0\0" + struct.pack("<f", x)[2:])
 END_OF_PROGRAM
@@ -166,5 +167,7 @@ for kind in f16 bf16; do
     "$ADAMOD" evaluate "$kind" --data test.txt --json | sed -E 's/,"seconds":[^}]*//' | cmp - theirs || fail "$kind weights have another loss"
 done
 cmp -s <("$ADAMOD" evaluate f16 --data test.txt) <("$ADAMOD" evaluate bf16 --data test.txt) && fail "all weights have one loss"
+refused 1 "the model's scores are not finite" "$ADAMOD" generate nan
+refused 1 'nan: the loss of the model.safetensors checkpoint is not finite' "$ADAMOD" evaluate nan --data test.txt
 
 finish
