@@ -27,6 +27,7 @@ numbers() { # what must be equal between two runs
 }
 
 train tiny.yaml --out whole
+grep -Eq '[0-9]+ tokens to train with, 96 in an update; ' err || fail "an update has 2 batches of 4 windows of 12 tokens, but: $(head -1 err)"
 numbers whole >whole.txt
 grep -q '"perplexity"' whole.txt || fail "evaluate says $(tail -1 whole.txt)"
 [ "$(wc -l <whole/samples.jsonl)" -eq 2 ] || fail "samples are $(cat whole/samples.jsonl)"
@@ -94,7 +95,7 @@ refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole 
 "$ADAMOD" evaluate hub --data test.txt --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' >theirs
 "$ADAMOD" evaluate whole --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "an exported model has another loss"
-train tiny.yaml --out tuned --init-from hub --set data.vocabularies=hub --set optimizer.lr=0
+train tiny.yaml --out tuned --init hub --set data.vocabularies=hub --set optimizer.lr=0
 "$ADAMOD" evaluate tuned --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "a run does not begin with a folder's weights"
 cd elsewhere

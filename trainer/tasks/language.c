@@ -295,6 +295,11 @@ static double flops(const experiment *e) {
     return gpt_flops(&c, language_settings_of(&e->recipe)->data.length);
 }
 
+static int64_t batch(const experiment *e) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    return recipe_model(&e->recipe) == &gpt ? (int64_t)r->data.batch * r->data.length : 0;
+}
+
 static int64_t batches(const experiment *e) { return language_of(e)->batches; }
 
 static void next(experiment *e, task_batch *out) {
@@ -373,6 +378,7 @@ const task task_language = {.name = "language",
                             .build = build,
                             .prepare = prepare,
                             .flops = flops,
+                            .batch = batch,
                             .batches = batches,
                             .next = next,
                             .seek = seek,
