@@ -98,6 +98,10 @@ refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole 
 train tiny.yaml --out tuned --init hub --set data.vocabularies=hub --set optimizer.lr=0
 "$ADAMOD" evaluate tuned --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "a run does not begin with a folder's weights"
+refused 2 '--checkpoint is for runs, but hub is a folder of transformers' "$ADAMOD" generate hub --checkpoint last
+refused 1 'val.bin: packed tokens, expected text: data.set packed reads them' "$ADAMOD" evaluate hub --data val.bin
+"$ADAMOD" evaluate hub --data val.bin --set data.set=packed --set data.bpe=hub >packed.txt
+grep -q '^test set' packed.txt || fail "a folder reads no packed tokens"
 cd elsewhere
 refused 2 '../hub has a model, but no data: needs --data FILE' "$ADAMOD" evaluate ../hub
 cd ..
