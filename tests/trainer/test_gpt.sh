@@ -132,7 +132,11 @@ refused 1 "hub/config.json: n_head is 2, but the recipe's model.heads is 4" "$AD
 rm -rf bad && cp -r hub bad && sed -i 's/gelu_new/relu/' bad/config.json
 refused 1 "bad/config.json: activation_function is 'relu'" "$ADAMOD" train tiny.yaml --out never --init-from bad/model.safetensors \
     --set data.vocabularies=hub
-rm bad/model.safetensors && cp hub/config.json bad
+rm -rf bad && cp -r hub bad && rm bad/vocab.json
+refused 1 'bad/vocab.json: cannot open' "$ADAMOD" generate bad
+touch bad/tokenizer.json
+refused 1 'bad/vocab.json: no such file, only tokenizer.json: in Python, ' "$ADAMOD" generate bad
+cp hub/vocab.json bad && rm bad/model.safetensors
 refused 1 'bad/model.safetensors: cannot open' "$ADAMOD" generate bad
 rm -rf bad && cp -r hub bad && head -c 900 hub/model.safetensors >bad/model.safetensors
 refused 1 'bad/model.safetensors: ' "$ADAMOD" generate bad

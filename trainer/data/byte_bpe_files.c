@@ -248,12 +248,22 @@ static char *path_of(const char *directory, const char *name) {
     return path.text;
 }
 
+/* transformers 5 saves a tokenizer as this file alone. */
+static void explain_missing(const char *directory, const char *vocab) {
+    if (access(vocab, F_OK) == 0 || access(path_join(directory, "tokenizer.json").text, F_OK) != 0) return;
+    (void)adamod__refuse(
+        "%s: no such file, only tokenizer.json: in Python, tokenizer.backend_tokenizer.model.save(DIR) "
+        "writes it and merges.txt",
+        vocab);
+}
+
 int byte_bpe_load(byte_bpe **out, const char *directory) {
     char *names[2] = {path_of(directory, "vocab.json"), path_of(directory, "merges.txt")}, *bytes[2] = {NULL, NULL};
     size_t n[2];
     *out = NULL;
     int status = names[0] && names[1] ? 0 : out_of_memory(directory);
     for (int i = 0; i < 2 && !status; i++) status = text_read(names[i], &bytes[i], &n[i]);
+    if (status && names[0]) explain_missing(directory, names[0]);
     if (!status)
         status = byte_bpe_parse(out, (text_slice){bytes[0], n[0]}, names[0], (text_slice){bytes[1], n[1]}, names[1]);
     for (int i = 0; i < 2; i++) {
