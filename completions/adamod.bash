@@ -50,7 +50,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             ;;
         *' --resume-from') mapfile -t COMPREPLY < <(compgen -W 'best last' -- "$4"; compgen -f -- "$4") ;;
         *' --reset') mapfile -t COMPREPLY < <(compgen -W 'optimizer options data' -- "$4") ;;
-        *' --init-from') mapfile -t COMPREPLY < <(compgen -f -- "$4") ;;
+        *' --init-from' | *' --init') mapfile -t COMPREPLY < <(compgen -f -- "$4") ;;
         *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
         'compare --split') mapfile -t COMPREPLY < <(compgen -W 'auto valid test' -- "$4") ;;
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
@@ -154,7 +154,7 @@ _adamod() {
     esac
     case $command in
         info) words='--json --help' ;;
-        train) words='--set --out --device --init-from --resume --resume-from --reset --dry-run --keys --help' ;;
+        train) words='--set --out --device --init-from --init --resume --resume-from --reset --dry-run --keys --help' ;;
         compare) words='--vary --variant --tune --seeds --set --out --device --jobs --minutes --metric --split --started --drop-checkpoints --dry-run --resume --show --no-report --help' ;;
         reproduce) words="--seeds --quick --dry-run --out --data --device --set --jobs --minutes --from --plan --help $(echo table{2..5} figure{1..9})" ;;
         report) words='--out --record --help' ;;

@@ -6,7 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 "$ADAMOD" info --json | grep -q '"cuda_training_off": null' || exit 77
 # shellcheck source=/dev/null
-. "$(dirname "${BASH_SOURCE[0]}")/../support/ranks_checks.sh"
+. "$SOURCE_DIR/tests/support/ranks_checks.sh"
 
 last_loss() { grep '"kind":"train"' "$1/metrics.jsonl" | sed -n '$s/.*"loss":\([^,}]*\).*/\1/p'; }
 

@@ -107,6 +107,16 @@ TEST(merges_by_rank_and_from_the_left) {
     byte_bpe_free(b);
 }
 
+/* The file that OpenAI published has an end of its last line, copies of it in other programs have none. */
+TEST(the_last_merge_needs_no_end_of_line) {
+    byte_bpe *b;
+    char merges[] = MERGES;
+    merges[sizeof merges - 2] = '\0';
+    if (!CHECK_INT(parse(&b, vocab_with(WORDS), merges), 0)) return;
+    CHECK_STR(ids_of(b, text_of("power"), false), " 79 260");
+    byte_bpe_free(b);
+}
+
 TEST(bad_files_get_one_line) {
     static const char *const cases[][3] = {
         {"", "", "v: byte 1: expected an object"},
@@ -133,7 +143,9 @@ TEST(bad_files_get_one_line) {
         {NULL, "l o\nl \x01\n", "m:2: '?' is no token of the vocabulary"},
         {NULL, "l o\no x\n", "m:2: 'ox', which this merge makes, is no token of the vocabulary"},
         {NULL, "#version: 0.2\nl o\ne r\nl o\n", "m:4: the merge is already in line 2"},
-        {NULL, "l o\ne r", "m:2: the last line has no end: the file is cut short"},
+        {NULL, "l o\nlo w\ne r\nĠ lo", "m:4: 'Ġlo', which this merge makes, is no token of the vocabulary"},
+        {NULL, "l o\nlo w\ne r\nĠ low\no w\now e", "m:6: 'owe', which this merge makes, is no token of the vocabulary"},
+        {NULL, "l o\nlo w\ne r\nĠ low\no w", "m: no merge makes token 'ower' of the vocabulary (id 260)"},
         {NULL, "l o\nlo w\ne r\nĠ low\n",
          "m: no merge makes token 'ower' of the vocabulary (id 260): the file is cut short"},
         {NULL, "", "m: no merge makes token 'lo' of the vocabulary (id 256)"},
@@ -309,6 +321,7 @@ TEST(long_pieces_are_merged) {
 }
 
 RUN_TESTS(ENTRY(text_is_cut_as_the_expression_does), ENTRY(merges_by_rank_and_from_the_left),
-          ENTRY(bad_files_get_one_line), ENTRY(learns_frequent_pairs_and_low_ids_first),
-          ENTRY(files_are_written_as_they_are_read), ENTRY(threads_and_files_do_not_matter),
-          ENTRY_OF_ONE_THREAD(every_text_decodes_to_itself), ENTRY_OF_ONE_THREAD(long_pieces_are_merged))
+          ENTRY(the_last_merge_needs_no_end_of_line), ENTRY(bad_files_get_one_line),
+          ENTRY(learns_frequent_pairs_and_low_ids_first), ENTRY(files_are_written_as_they_are_read),
+          ENTRY(threads_and_files_do_not_matter), ENTRY_OF_ONE_THREAD(every_text_decodes_to_itself),
+          ENTRY_OF_ONE_THREAD(long_pieces_are_merged))

@@ -395,6 +395,9 @@ TEST(sizes_that_do_not_fit_are_named) {
     check_refused("data.score_length=11", "data.score_length is 11, expected at most model.context, 10");
     check_refused("model.norm=batch", "model.norm is 'batch', expected layer or rms");
     OWNED_RECIPE r = {0};
+    CHECK(!small_recipe(&r, small, WITH("model.size=d12", "model.d=32")));
+    CHECK_HAS(adamod__last_message(), "model.d is 32, but model.size gives 768: expected model.size custom too");
+    CHECK(small_recipe(&r, small, WITH("model.size=d12", "model.heads=12"))); /* the file has other sizes */
     CHECK(!small_recipe(&r, small, WITH("model.d=18", "model.positions=rotary")));
     CHECK_HAS(adamod__last_message(), "model.positions is rotary, but a head has an odd number of columns, 9");
     experiment e;

@@ -27,6 +27,7 @@ numbers() { # what must be equal between two runs
 }
 
 train tiny.yaml --out whole
+grep -Eq '[0-9]+ tokens to train with, 96 in an update; ' err || fail "an update has 2 batches of 4 windows of 12 tokens, but: $(head -1 err)"
 numbers whole >whole.txt
 grep -q '"perplexity"' whole.txt || fail "evaluate says $(tail -1 whole.txt)"
 [ "$(wc -l <whole/samples.jsonl)" -eq 2 ] || fail "samples are $(cat whole/samples.jsonl)"
@@ -94,9 +95,13 @@ refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole 
 "$ADAMOD" evaluate hub --data test.txt --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' >theirs
 "$ADAMOD" evaluate whole --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "an exported model has another loss"
-train tiny.yaml --out tuned --init-from hub --set data.vocabularies=hub --set optimizer.lr=0
+train tiny.yaml --out tuned --init hub --set data.vocabularies=hub --set optimizer.lr=0
 "$ADAMOD" evaluate tuned --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "a run does not begin with a folder's weights"
+refused 2 '--checkpoint is for runs, but hub is a folder of transformers' "$ADAMOD" generate hub --checkpoint last
+refused 1 'val.bin: packed tokens, expected text: data.set packed reads them' "$ADAMOD" evaluate hub --data val.bin
+"$ADAMOD" evaluate hub --data val.bin --set data.set=packed --set data.bpe=hub >packed.txt
+grep -q '^test set' packed.txt || fail "a folder reads no packed tokens"
 cd elsewhere
 refused 2 '../hub has a model, but no data: needs --data FILE' "$ADAMOD" evaluate ../hub
 cd ..
@@ -127,7 +132,11 @@ refused 1 "hub/config.json: n_head is 2, but the recipe's model.heads is 4" "$AD
 rm -rf bad && cp -r hub bad && sed -i 's/gelu_new/relu/' bad/config.json
 refused 1 "bad/config.json: activation_function is 'relu'" "$ADAMOD" train tiny.yaml --out never --init-from bad/model.safetensors \
     --set data.vocabularies=hub
-rm bad/model.safetensors && cp hub/config.json bad
+rm -rf bad && cp -r hub bad && rm bad/vocab.json
+refused 1 'bad/vocab.json: cannot open' "$ADAMOD" generate bad
+touch bad/tokenizer.json
+refused 1 'bad/vocab.json: no such file, only tokenizer.json: in Python, ' "$ADAMOD" generate bad
+cp hub/vocab.json bad && rm bad/model.safetensors
 refused 1 'bad/model.safetensors: cannot open' "$ADAMOD" generate bad
 rm -rf bad && cp -r hub bad && head -c 900 hub/model.safetensors >bad/model.safetensors
 refused 1 'bad/model.safetensors: ' "$ADAMOD" generate bad
@@ -158,6 +167,7 @@ def save(folder, dtype, pack):
 
 save("f16", "F16", lambda x: struct.pack("<e", x))
 save("f16-wide", "F32", lambda x: struct.pack("<f", *struct.unpack("<e", struct.pack("<e", x))))
+save("nan", "F32", lambda x: struct.pack("<f", float("nan")))
 save("bf16", "BF16", lambda x: struct.pack("<f", x)[2:])
 save("bf16-wide", "F32", lambda x: b"\0\0" + struct.pack("<f", x)[2:])
 END_OF_PROGRAM
@@ -166,5 +176,7 @@ for kind in f16 bf16; do
     "$ADAMOD" evaluate "$kind" --data test.txt --json | sed -E 's/,"seconds":[^}]*//' | cmp - theirs || fail "$kind weights have another loss"
 done
 cmp -s <("$ADAMOD" evaluate f16 --data test.txt) <("$ADAMOD" evaluate bf16 --data test.txt) && fail "all weights have one loss"
+refused 1 "the model's scores are not finite" "$ADAMOD" generate nan
+refused 1 'nan: the loss of the model.safetensors checkpoint is not finite' "$ADAMOD" evaluate nan --data test.txt
 
 finish

@@ -69,6 +69,48 @@ TEST(tokens_are_drawn_by_their_probabilities) {
     check_shares(counts, 1, (bool[]){0, 1, 0, 1, 0});
 }
 
+enum { MANY = 700 };
+static float many[MANY];
+
+static int by_score(const void *left, const void *right) {
+    const int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return many[a] != many[b] ? (many[a] > many[b] ? -1 : 1) : (a > b) - (a < b);
+}
+
+/* Which tokens of `many` may be drawn, by definition. */
+static void find_candidates(const sampling_options *o, bool may[MANY]) {
+    const int k = o->top_k && o->top_k < MANY ? (int)o->top_k : MANY;
+    int32_t order[MANY];
+    double sum = 0, before = 0;
+    for (int32_t i = 0; i < MANY; i++) order[i] = i, may[i] = false;
+    qsort(order, MANY, sizeof *order, by_score);
+    for (int i = 0; i < k; i++) sum += exp((double)(many[order[i]] - many[*order]) / o->temperature);
+    for (int i = 0; i < k && (i == 0 || before < o->top_p * sum); i++) {
+        may[order[i]] = true;
+        before += exp((double)(many[order[i]] - many[*order]) / o->temperature);
+    }
+}
+
+TEST(the_likeliest_of_many_are_candidates) {
+    static const sampling_options options[] = {{1, 40, 1},   {30, 699, 1}, {30, 700, 0.9}, {30, 0, 0.5},
+                                               {30, 9, 0.5}, {30, 1, 1},   {30, 0, 0},     {1e9, 333, 0.999}};
+    for (int i = 0; i < MANY; i++) many[i] = (float)(i * 7919 % 350) / -20; /* each twice */
+    many[3] = -INFINITY;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        bool may[MANY], drawn[MANY] = {0};
+        int missing = 0;
+        find_candidates(&options[i], may);
+        sampler *s = sampler_create(&options[i], MANY);
+        for (uint64_t k = 0; s && k < 6000; k++) drawn[sampler_draw(s, many, 3, k)] = true;
+        for (int k = 0; k < MANY; k++) {
+            CHECK(may[k] || !drawn[k]);
+            missing += may[k] && !drawn[k];
+        }
+        CHECK(missing < MANY / 20); /* of the least likely, some may not be drawn */
+        sampler_free(s);
+    }
+}
+
 TEST(a_draw_follows_from_seed_and_number_and_not_from_last_bits) {
     sampler *s = sampler_create(&(sampling_options){1, 0, 0.95}, TOKENS);
     float nearly[TOKENS];
@@ -242,7 +284,7 @@ TEST(the_same_seed_gives_the_same_text_on_every_backend) {
     CHECK(strlen(first) > 60);
 }
 
-RUN_TESTS(ENTRY(tokens_are_drawn_by_their_probabilities),
+RUN_TESTS(ENTRY(tokens_are_drawn_by_their_probabilities), ENTRY(the_likeliest_of_many_are_candidates),
           ENTRY(a_draw_follows_from_seed_and_number_and_not_from_last_bits),
           ENTRY(words_are_written_with_spaces_and_lines), ENTRY(unknown_words_are_named),
           ENTRY(a_text_without_line_ends_has_none), ENTRY(characters_are_written_as_they_are),

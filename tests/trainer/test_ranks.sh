@@ -4,7 +4,7 @@
 # shellcheck source=tests/support/shell_checks.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 # shellcheck source=tests/support/ranks_checks.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../support/ranks_checks.sh"
+. "$SOURCE_DIR/tests/support/ranks_checks.sh"
 
 ranks 3 "$BUILD_DIR/tests/test_comm" >out 2>&1 || fail "3 ranks: $(cat out)"
 [ "$(grep -c '7 passed, 0 failed' out)" -eq 3 ] || fail "3 ranks: $(cat out)"

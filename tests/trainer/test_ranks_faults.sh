@@ -5,7 +5,7 @@
 # shellcheck source=tests/support/shell_checks.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../support/shell_checks.sh"
 # shellcheck source=tests/support/ranks_checks.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../support/ranks_checks.sh"
+. "$SOURCE_DIR/tests/support/ranks_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 
 # started N RECIPE RUN ARGUMENT...: a run in the background, once it has trained a little; pid is mpirun's.

@@ -91,6 +91,8 @@ static int evaluate(arguments *a, experiment *e) {
     const int failed = e->task->evaluate(e, split, TASK_WHOLE, NULL, NULL, &result);
     progress_end(&t->progress);
     if (failed) status = cli_failed("evaluate");
+    else if (!isfinite(result.value[0]))
+        status = cli_fail("evaluate", "%s: the loss of the %s checkpoint is not finite", t->directory, t->checkpoint);
     else if (a->json) status = print_json(e, t, split, &result);
     else print_text(e, t, split, &result);
     experiment_close(e);

@@ -18,6 +18,8 @@ static int find_checkpoint(const char *command, opened_run *o, recipe *r, char *
     if (recipe_defaults(r, tasks_all)) return cli_failed(command);
     o->foreign = gpt_folder_is(o->directory);
     if (o->foreign) {
+        if (o->checkpoint)
+            return cli_usage(command, "--checkpoint is for runs, but %s is a folder of transformers", o->directory);
         o->checkpoint = "model.safetensors";
         snprintf(path, size, "%s/%s", o->directory, o->checkpoint);
         return gpt_folder_recipe(o->directory, r) || recipe_check(r) ? cli_failed(command) : 0;

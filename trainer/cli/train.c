@@ -42,6 +42,7 @@ static const cli_flag flags[] = {
     RECIPE_DEVICE_FLAG(arguments, changes),
     CLI_CHANGE("init-from", "RUN|FILE", "start from the weights of another run or a safetensors file", arguments,
                changes, "train.init_from"),
+    CLI_CHANGE("init", "RUN|FILE", "short for --init-from", arguments, changes, "train.init_from"),
     CLI_SWITCH("resume", "continue the run in DIR from its last checkpoint", arguments, how.resume),
     CLI_READ("resume-from", "NAME", "continue from best, step-N or a file; later checkpoints are deleted",
              read_resume_from),
@@ -73,8 +74,8 @@ static int check(const arguments *a) {
     struct stat st;
     for (int i = 0; i < a->changes.n; i++) {
         const struct cli_change *c = &a->changes.list[i];
-        if (strcmp(c->flag->name, "init-from") == 0 && !*c->value)
-            return cli_usage("train", "--init-from is empty, expected a run or a safetensors file");
+        if (c->flag->key && strcmp(c->flag->key, "train.init_from") == 0 && !*c->value)
+            return cli_usage("train", "--%s is empty, expected a run or a safetensors file", c->flag->name);
     }
     if (a->how.reset && !a->how.resume) return cli_usage("train", "--reset is for a run that is resumed");
     if (a->dry_run && a->how.resume) return cli_usage("train", "--dry-run is for a new run, not with --resume");

@@ -54,6 +54,13 @@ static int read_header(const token_file *f, int64_t bytes, int64_t *count) {
     return 0;
 }
 
+bool token_file_begins(const void *bytes, size_t n) {
+    int32_t first = 0;
+    if (n < sizeof first) return false;
+    memcpy(&first, bytes, sizeof first);
+    return first == MAGIC || first == WIDE_MAGIC;
+}
+
 static int recognize(token_file *f, int64_t bytes) {
     int32_t first = 0;
     if (bytes < 2) return adamod__refuse("%s: %s, expected tokens", f->path, bytes ? "one byte" : "empty");

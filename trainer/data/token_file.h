@@ -30,6 +30,9 @@ int64_t token_set_count(const token_set *s); /* ids in all files */
  * window those it has; this reads all. */
 int token_set_check(const token_set *s);
 
+/* Whether a file that begins with these bytes has llm.c's header. */
+bool token_file_begins(const void *bytes, size_t n);
+
 /* ---- windows ---- */
 
 /* Windows lie end to end in each file, from its first id on. Each has `length` ids and the one after them; what is left

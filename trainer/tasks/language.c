@@ -147,11 +147,33 @@ static const char *check_task(const recipe *whole) {
     return path ? path : check_vocabulary(whole);
 }
 
+/* model.size wins over sizes of the file, which may be for another one, but not silently over those of --set. */
+static const char *check_size(const recipe *whole) {
+    const gpt_settings *s = (const void *)whole->model_settings;
+    const gpt_config c = gpt_configure(s, 1, 1);
+    const struct {
+        const char *path;
+        int set, used;
+    } sizes[] = {{"model.layers", s->model.layers, c.layers},
+                 {"model.d", s->model.d, c.d},
+                 {"model.heads", s->model.heads, c.heads}};
+    for (int i = 0; i < whole->n_given; i++) {
+        for (int k = 0; k < 3; k++) {
+            if (whole->given[i].line >= 0 || strcmp(whole->given[i].path, sizes[k].path) != 0) continue;
+            if (sizes[k].set != sizes[k].used)
+                return task_refuse(sizes[k].path, "%s is %d, but model.size gives %d: expected model.size custom too",
+                                   sizes[k].path, sizes[k].set, sizes[k].used);
+        }
+    }
+    return NULL;
+}
+
 /* A window of text must fit into the context. */
 static const char *check_gpt(const recipe *whole) {
     const gpt_settings *s = (const void *)whole->model_settings;
     const language_settings *r = language_settings_of(whole);
-    const char *path = gpt_check(s);
+    const char *path = check_size(whole);
+    if (!path) path = gpt_check(s);
     if (path) return path;
     const int context = gpt_configure(s, 1, r->data.length).context;
     if (r->data.length > context)
@@ -295,6 +317,11 @@ static double flops(const experiment *e) {
     return gpt_flops(&c, language_settings_of(&e->recipe)->data.length);
 }
 
+static int64_t batch(const experiment *e) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    return recipe_model(&e->recipe) == &gpt ? (int64_t)r->data.batch * r->data.length : 0;
+}
+
 static int64_t batches(const experiment *e) { return language_of(e)->batches; }
 
 static void next(experiment *e, task_batch *out) {
@@ -373,6 +400,7 @@ const task task_language = {.name = "language",
                             .build = build,
                             .prepare = prepare,
                             .flops = flops,
+                            .batch = batch,
                             .batches = batches,
                             .next = next,
                             .seek = seek,

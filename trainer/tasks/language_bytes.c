@@ -56,6 +56,8 @@ static int read_all(const char *path, adamod__buffer *text) {
     while ((got = text_input_bytes(in, &bytes)) > 0) adamod__buffer_add(text, bytes.bytes, bytes.n);
     text_input_close(in);
     if (text->failed) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the text", path);
+    if (got == 0 && token_file_begins(text->text, text->n))
+        return adamod__refuse("%s: packed tokens, expected text: data.set packed reads them", path);
     return got < 0 ? -1 : text->n ? 0 : adamod__refuse("%s: the file has no text", path);
 }
 

@@ -2,20 +2,23 @@
 
 #include "support/random.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DRAW_TOKENS = 0x746f6b65 };
 
 typedef struct ranked {
     float score;
     int32_t token;
+    double weight;
 } ranked;
 
 struct sampler {
     sampling_options o;
     int tokens;
     double *weight; /* of each token, 1 for the likeliest, 0 for no candidate */
-    ranked *order;
+    ranked *order;  /* a heap, then behind it the likeliest, the first at the end */
 };
 
 sampler *sampler_create(const sampling_options *o, int tokens) {
@@ -37,25 +40,50 @@ void sampler_free(sampler *s) {
     free(s);
 }
 
-static int by_score(const void *left, const void *right) {
-    const ranked *a = left, *b = right;
-    if (a->score != b->score) return a->score > b->score ? -1 : 1;
-    return (a->token > b->token) - (a->token < b->token);
+static bool is_likelier(const ranked *a, const ranked *b) {
+    return a->score != b->score ? a->score > b->score : a->token < b->token;
 }
 
-/* Sets the weights of all but the candidates to 0. */
+/* Moves item `at` of a heap of n down to its place: the likeliest is first. */
+static void sift(ranked *heap, int n, int at) {
+    const ranked moved = heap[at];
+    for (int child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && is_likelier(&heap[child + 1], &heap[child])) child++;
+        if (!is_likelier(&heap[child], &moved)) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moved;
+}
+
+static void make_heap(sampler *s, const float *scores) {
+    for (int i = 0; i < s->tokens; i++) s->order[i] = (ranked){scores[i], i, s->weight[i]};
+    for (int i = s->tokens / 2; i-- > 0;) sift(s->order, s->tokens, i);
+}
+
+/* Candidate number i, when all before it were taken. */
+static const ranked *take(sampler *s, int i) {
+    const int last = s->tokens - 1 - i;
+    const ranked first = s->order[0];
+    s->order[0] = s->order[last];
+    s->order[last] = first;
+    sift(s->order, last, 0);
+    return &s->order[last];
+}
+
+/* Sets the weights of all but the candidates to 0. Few of many tokens are candidates: the others are not sorted. */
 static void cut(sampler *s, const float *scores) {
-    const int64_t k = s->o.top_k > 0 && s->o.top_k < s->tokens ? s->o.top_k : s->tokens;
-    if (k == s->tokens && s->o.top_p >= 1) return;
-    for (int32_t i = 0; i < s->tokens; i++) s->order[i] = (ranked){scores[i], i};
-    qsort(s->order, (size_t)s->tokens, sizeof *s->order, by_score);
+    const bool some = s->o.top_k > 0 && s->o.top_k < s->tokens;
     double sum = 0, before = 0;
-    for (int64_t i = 0; i < k; i++) sum += s->weight[s->order[i].token];
-    for (int64_t i = 0; i < s->tokens; i++) {
-        double *weight = &s->weight[s->order[i].token];
-        const double own = *weight;
-        if (i >= k || (i > 0 && before >= s->o.top_p * sum)) *weight = 0;
-        before += own;
+    int n = 0, kept = 0;
+    if (!some && s->o.top_p >= 1) return;
+    make_heap(s, scores);
+    for (int i = 0; !some && i < s->tokens; i++) sum += s->weight[i];
+    while (some && n < s->o.top_k) sum += take(s, n++)->weight;
+    memset(s->weight, 0, (size_t)s->tokens * sizeof *s->weight);
+    for (; kept < (some ? n : s->tokens) && (kept == 0 || before < s->o.top_p * sum); kept++) {
+        const ranked *next = some ? &s->order[s->tokens - 1 - kept] : take(s, kept);
+        s->weight[next->token] = next->weight;
+        before += next->weight;
     }
 }
 

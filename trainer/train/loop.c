@@ -552,6 +552,15 @@ static void tell_updates(const trainer *t, double updates_in_epoch, char *out, s
     }
 }
 
+/* What there is to train with. */
+static void tell_data(const trainer *t, double updates_in_epoch, char *out, size_t size) {
+    const experiment *e = &t->s;
+    const int64_t n = e->task->count(e, SPLIT_TRAIN), batch = e->task->batch ? e->task->batch(e) : 0;
+    const double mean = fmin((double)n / updates_in_epoch, (double)n);
+    snprintf(out, size, "%lld %s to train with, %s%.0f in an update", (long long)n, e->task->samples,
+             batch ? "" : "about ", batch ? (double)(batch * e->epoch.accumulate) : mean);
+}
+
 /* Prints one line about the run. */
 static void introduce(trainer *t) {
     const experiment *e = &t->s;
@@ -560,12 +569,10 @@ static void introduce(trainer *t) {
     char device[192] = "cpu", data[128] = "", among[32] = "", ahead[128], line[RECIPE_PATH + 1024];
     if (e->params->on_device) nn_profile_device_name(e->plan, device, sizeof device);
     if (experiment_bf16(e)) snprintf(device, sizeof device, "cpu in mixed precision (%s)", experiment_bf16(e));
-    const int64_t n = e->task->count(e, SPLIT_TRAIN);
-    snprintf(data, sizeof data, "%lld %s to train with, about %.0f in an update; ", (long long)n, e->task->samples,
-             fmin((double)n / updates, (double)n));
+    tell_data(t, updates, data, sizeof data);
     if (ranks > 1) snprintf(among, sizeof among, ", %d ranks", ranks);
     tell_updates(t, updates, ahead, sizeof ahead);
-    snprintf(line, sizeof line, "%s of %lld parameters, rule %s, on %s, %d thread%s%s; %s%s; in %s",
+    snprintf(line, sizeof line, "%s of %lld parameters, rule %s, on %s, %d thread%s%s; %s; %s; in %s",
              e->recipe.model.kind, (long long)nn_params_total(e->params), e->recipe.optimizer.rule, device,
              adamod_pool_threads(e->pool), adamod_pool_threads(e->pool) > 1 ? "s" : "", among, data, ahead,
              t->o->directory);

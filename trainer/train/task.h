@@ -131,6 +131,8 @@ struct task {
     /* Floating-point operations of training on an item, of which progress shows the share of a GPU's peak. 0, or NULL: not
      * known. */
     double (*flops)(const experiment *e);
+    /* Samples of each batch of training. 0, or NULL: batches differ. */
+    int64_t (*batch)(const experiment *e);
     /* Batches per epoch of training; of the first, if epochs differ. */
     int64_t (*batches)(const experiment *e);
     /* Feeds the next training batch to e->plan. */
