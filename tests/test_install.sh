@@ -54,6 +54,19 @@ if "$prefix/bin/adamod" help reproduce >/dev/null 2>&1; then # with the trainer:
 fi
 ok "installed tree"
 
+# ---- two prefixes: a program looks for the CUDA libraries under its own, even if they are broken ----
+
+mkdir "$work/two"
+cp -r "$prefix/bin" "$lib" "$work/two"
+for name in libadamod_cuda.so.0 libadamod_nn_cuda.so; do
+    rm -f "$work/two/${lib##*/}/$name"
+    echo "no library" >"$work/two/${lib##*/}/$name"
+done
+"$work/two/bin/adamod" info >"$work/log"
+grep -q "^CUDA .*cannot be loaded: $work/two/bin/../${lib##*/}/libadamod_cuda.so.0: " "$work/log" ||
+    fail "two prefixes: $(grep '^CUDA' "$work/log")"
+ok "two prefixes"
+
 # ---- hardening ----
 
 expect() { # expect FILE WHAT PATTERN COMMAND...: a line of what the command says of the file
