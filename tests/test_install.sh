@@ -209,6 +209,20 @@ cmake --install "$work/tree/build" --prefix "$work/tree/prefix" >"$work/log" 2>&
     fail "pages and completions of a program that is not installed"
 ok "add_subdirectory, what is built"
 
+# ---- over an older version: its library goes, that of another soname stays ----
+
+libs=$(dirname "$(find "$work/tree/prefix" -name libadamod.a)")
+rm "$libs/libadamod.so.0"
+touch "$libs/libadamod.so.0.9.3" "$libs/libadamod.so.9.0.0"
+ln -s libadamod.so.0.9.3 "$libs/libadamod.so.0"
+ln -s libadamod.so.9.0.0 "$libs/libadamod.so.8"
+cmake --install "$work/tree/build" --prefix "$work/tree/prefix" >"$work/log" 2>&1 || { cat "$work/log" && fail "install"; }
+(cd "$libs" && echo libadamod.so*) >"$work/found"
+echo "libadamod.so libadamod.so.0 libadamod.so.$version libadamod.so.8 libadamod.so.9.0.0" | xargs -n 1 | LC_ALL=C sort |
+    xargs >"$work/expected"
+expect_same "installed over an older version" "$work/expected" "$work/found"
+rm "$libs/libadamod.so.8" "$libs/libadamod.so.9.0.0"
+
 # ---- uninstalled: nothing is left, what others have in the same folders stays ----
 
 touch "$work/tree/prefix/include/other.h"
