@@ -179,15 +179,25 @@ def _machine(path: str) -> str:
     )
 
 
+def _glibc(path: str) -> str:
+    """The version of the C library that a library's symbols need; empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)", file.read())
+    except OSError:
+        return ""
+    return "{}.{}".format(*max(tuple(map(int, version)) for version in found)) if found else ""
+
+
 def _why(path: str, error: OSError) -> str:
     """Why the library does not load, in one line: the loader does not say it of another processor."""
     theirs, ours = _machine(path), _machine("/proc/self/exe")
     if theirs and ours and theirs != ours:
         return f"{path} is for {theirs}, and this Python is for {ours}: install the package with this Python's pip"
-    old = re.search(r"version `GLIBC_([\d.]+)' not found", str(error))
+    old = re.search(r"version `GLIBC_([\d.]+)' not found", str(error))  # the first one that is missing
     if old:
-        here = os.confstr("CS_GNU_LIBC_VERSION") or "an older one"
-        return f"{path} needs glibc {old[1]} or later, and this system has {here}: build the package from its sources"
+        here, needed = os.confstr("CS_GNU_LIBC_VERSION") or "an older one", _glibc(path) or old[1]
+        return f"{path} needs glibc {needed} or later, and this system has {here}: build the package from its sources"
     return f"{path} cannot be loaded: {error}"
 
 

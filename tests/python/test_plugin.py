@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import zipfile
 
 import find_package  # noqa: F401
@@ -116,8 +117,14 @@ class Plugin(unittest.TestCase):
         )
 
     def test_an_old_c_library(self):
-        error = OSError("libc.so.6: version `GLIBC_2.99' not found (required by x.so)")
-        self.assertRegex(_c._why("/x.so", error), "^/x.so needs glibc 2.99 or later, and this system has glibc 2")
+        error = OSError("libc.so.6: version `GLIBC_2.98' not found (required by x.so)")
+        path = f"{self.folder}/old.so"
+        with open(path, "wb") as f:
+            f.write(b"\x7fELF\0GLIBC_2.2.5\0GLIBC_2.98\0GLIBC_2.99\0GLIBC_2.4\0")
+        for name, needed in ((path, "2.99"), ("/x.so", "2.98")):
+            with unittest.mock.patch.object(_c, "_machine", return_value=""):
+                said = _c._why(name, error)
+            self.assertRegex(said, f"^{name} needs glibc {needed} or later, and this system has glibc 2")
 
     def test_the_same_bytes_again(self):
         wheels = []
