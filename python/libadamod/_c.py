@@ -282,6 +282,16 @@ def version() -> str:
     return str(lib.adamod_version_string().decode())
 
 
+def _check_cuda() -> None:
+    """Where the library finds none by itself, says how to get one; anything else it says when it is asked for a GPU."""
+    try:
+        check(lib.adamod_cuda_status())
+    except Exception as error:
+        if "cannot be loaded" in str(error):
+            how = "pip install libadamod[cuda], or build libadamod where nvcc is, with ADAMOD_CUDA=on"
+            raise RuntimeError(f"{error}; {how}") from None
+
+
 def load_cuda() -> None:
     """Loads the CUDA library of libadamod-cuda13, where that package is installed and libadamod has none beside it: it
     then finds this one, by its name. Call it before anything that needs a GPU."""
@@ -292,7 +302,8 @@ def load_cuda() -> None:
     try:
         package = importlib.import_module("libadamod_cuda13")
     except ModuleNotFoundError:
-        return  # the library says that there is none
+        _check_cuda()
+        return
     if package.__version__ != version():
         raise RuntimeError(
             f"cuda: libadamod-cuda13 is version {package.__version__}, expected {version()}, which libadamod is: "

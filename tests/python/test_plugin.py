@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
-import unittest.mock
+from unittest import mock
 import zipfile
 
 import find_package  # noqa: F401
@@ -97,7 +97,9 @@ class Plugin(unittest.TestCase):
             )
 
     def test_there_is_none(self):
-        self.assertRegex(self.answer(""), "^RuntimeError: cuda: libadamod_cuda.so.0 cannot be loaded: ")
+        for code in {STATUS, HANDLE}:
+            said = self.answer("", code)
+            self.assertRegex(said, r"^RuntimeError: cuda: libadamod_cuda.so.0 cannot be loaded: .*; pip install libadamod\[cuda\], or")
 
     def test_one_beside_the_library_comes_first(self):
         beside = shutil.copytree(self.site("0.0.7"), f"{self.folder}/beside")
@@ -122,7 +124,7 @@ class Plugin(unittest.TestCase):
         with open(path, "wb") as f:
             f.write(b"\x7fELF\0GLIBC_2.2.5\0GLIBC_2.98\0GLIBC_2.99\0GLIBC_2.4\0")
         for name, needed in ((path, "2.99"), ("/x.so", "2.98")):
-            with unittest.mock.patch.object(_c, "_machine", return_value=""):
+            with mock.patch.object(_c, "_machine", return_value=""):
                 said = _c._why(name, error)
             self.assertRegex(said, f"^{name} needs glibc {needed} or later, and this system has glibc 2")
 
