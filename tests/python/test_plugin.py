@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 import unittest
-from unittest import mock
 import zipfile
+from unittest import mock
 
 import find_package  # noqa: F401
 import libadamod
