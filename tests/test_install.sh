@@ -231,6 +231,8 @@ remove || { cat "$work/log" && fail "uninstall"; }
 [ "$(find "$work/tree/prefix" ! -type d)" = "$work/tree/prefix/include/other.h" ] ||
     fail "after uninstall: $(find "$work/tree/prefix" ! -type d)"
 ! find "$work/tree/prefix" -name '*adamod*' | grep . || fail "after uninstall: folders"
+remove || fail "uninstall again"
+grep -q 'Removed 0 files' "$work/log" || { cat "$work/log" && fail "uninstall again"; }
 rm "$work/tree/build/install_manifest.txt"
 ! remove || fail "uninstall of nothing"
 grep -q 'install_manifest.txt: nothing was installed' "$work/log" || { cat "$work/log" && fail "uninstall of nothing"; }
