@@ -289,6 +289,8 @@ def _check_cuda() -> None:
     except Exception as error:
         if "cannot be loaded" in str(error):
             how = "pip install libadamod[cuda], or build libadamod where nvcc is, with ADAMOD_CUDA=on"
+            if os.path.islink(lib._name):  # as Debian's package has it
+                how = "install the package libadamod-cuda0"
             raise RuntimeError(f"{error}; {how}") from None
 
 

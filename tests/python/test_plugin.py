@@ -99,7 +99,14 @@ class Plugin(unittest.TestCase):
     def test_there_is_none(self):
         for code in {STATUS, HANDLE}:
             said = self.answer("", code)
+            self.assertNotIn("libadamod-cuda0", said)
             self.assertRegex(said, r"^RuntimeError: cuda: libadamod_cuda.so.0 cannot be loaded: .*; pip install libadamod\[cuda\], or")
+
+    def test_there_is_none_beside_a_library_of_the_system(self):
+        library = f"{tempfile.mkdtemp(dir=self.folder)}/libadamod.so.0"
+        os.symlink(self.library, library)
+        said = self.answer("", ADAMOD_LIBRARY=library)
+        self.assertRegex(said, "^RuntimeError: cuda: .*cannot be loaded: .*; install the package libadamod-cuda0$")
 
     def test_one_beside_the_library_comes_first(self):
         beside = shutil.copytree(self.site("0.0.7"), f"{self.folder}/beside")
