@@ -54,6 +54,19 @@ if "$prefix/bin/adamod" help reproduce >/dev/null 2>&1; then # with the trainer:
 fi
 ok "installed tree"
 
+# ---- two prefixes: a program looks for the CUDA libraries under its own, even if they are broken ----
+
+mkdir "$work/two"
+cp -r "$prefix/bin" "$lib" "$work/two"
+for name in libadamod_cuda.so.0 libadamod_nn_cuda.so; do
+    rm -f "$work/two/${lib##*/}/$name"
+    echo "no library" >"$work/two/${lib##*/}/$name"
+done
+"$work/two/bin/adamod" info >"$work/log"
+grep -q "^CUDA .*cannot be loaded: $work/two/bin/../${lib##*/}/libadamod_cuda.so.0: " "$work/log" ||
+    fail "two prefixes: $(grep '^CUDA' "$work/log")"
+ok "two prefixes"
+
 # ---- hardening ----
 
 expect() { # expect FILE WHAT PATTERN COMMAND...: a line of what the command says of the file
@@ -196,6 +209,20 @@ cmake --install "$work/tree/build" --prefix "$work/tree/prefix" >"$work/log" 2>&
     fail "pages and completions of a program that is not installed"
 ok "add_subdirectory, what is built"
 
+# ---- over an older version: its library goes, that of another soname stays ----
+
+libs=$(dirname "$(find "$work/tree/prefix" -name libadamod.a)")
+rm "$libs/libadamod.so.0"
+touch "$libs/libadamod.so.0.9.3" "$libs/libadamod.so.9.0.0"
+ln -s libadamod.so.0.9.3 "$libs/libadamod.so.0"
+ln -s libadamod.so.9.0.0 "$libs/libadamod.so.8"
+cmake --install "$work/tree/build" --prefix "$work/tree/prefix" >"$work/log" 2>&1 || { cat "$work/log" && fail "install"; }
+(cd "$libs" && echo libadamod.so*) >"$work/found"
+echo "libadamod.so libadamod.so.0 libadamod.so.$version libadamod.so.8 libadamod.so.9.0.0" | xargs -n 1 | LC_ALL=C sort |
+    xargs >"$work/expected"
+expect_same "installed over an older version" "$work/expected" "$work/found"
+rm "$libs/libadamod.so.8" "$libs/libadamod.so.9.0.0"
+
 # ---- uninstalled: nothing is left, what others have in the same folders stays ----
 
 touch "$work/tree/prefix/include/other.h"
@@ -204,6 +231,8 @@ remove || { cat "$work/log" && fail "uninstall"; }
 [ "$(find "$work/tree/prefix" ! -type d)" = "$work/tree/prefix/include/other.h" ] ||
     fail "after uninstall: $(find "$work/tree/prefix" ! -type d)"
 ! find "$work/tree/prefix" -name '*adamod*' | grep . || fail "after uninstall: folders"
+remove || fail "uninstall again"
+grep -q 'Removed 0 files' "$work/log" || { cat "$work/log" && fail "uninstall again"; }
 rm "$work/tree/build/install_manifest.txt"
 ! remove || fail "uninstall of nothing"
 grep -q 'install_manifest.txt: nothing was installed' "$work/log" || { cat "$work/log" && fail "uninstall of nothing"; }

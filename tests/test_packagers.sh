@@ -93,10 +93,23 @@ for file in packaging/docker/Dockerfile packaging/docker/Dockerfile.cuda; do
     grep -q '^USER adamod$' "$file" || fail "$file: it runs as root"
     grep -qx 'ENTRYPOINT \["adamod"\]' "$file" || fail "$file: it does not run the program"
     grep -qx 'CMD \["--help"\]' "$file" || fail "$file: no help without arguments"
-    # Whatever the top folder's build includes must be copied.
-    while read -r folder; do
-        grep -q "^COPY $folder " "$file" || fail "$file does not copy $folder"
-    done < <(sed -n 's/^add_subdirectory(\([a-z]*\))$/\1/p' CMakeLists.txt)
+    # What is copied is all that the build reads: it can be configured, and what it compiles and installs is there.
+    image=$work/${file##*/}
+    while read -ra words; do # COPY PATH... FOLDER
+        mkdir -p "$image${words[-1]}"
+        for path in "${words[@]:1:${#words[@]}-2}"; do
+            if [ -d "$path" ]; then path+=/.; fi
+            cp -r "$path" "$image${words[-1]}"
+        done
+    done < <(grep '^COPY .* /source' "$file")
+    cmake -S "$image/source" -B "$image/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DADAMOD_CUDA=OFF -DADAMOD_BUILD_TESTS=OFF \
+        -DADAMOD_BUILD_EXAMPLES=OFF >"$work/log" 2>&1 || { cat "$work/log" && fail "$file: what it copies cannot be configured"; }
+    ninja -C "$image/build" -n >"$work/log" 2>&1 || { tail -n 3 "$work/log" && fail "$file: what it copies cannot be built"; }
+    find "$image/build" -name cmake_install.cmake -exec grep -ho "\"$image/source/[^\"]*" {} + | tr -d '"' | sort -u >"$work/installed"
+    [ -s "$work/installed" ] || fail "$file: nothing is installed"
+    while read -r path; do
+        [ -e "$path" ] || fail "$file does not copy ${path#"$image/source/"}, which is installed"
+    done <"$work/installed"
 done
 if command -v apt-cache >/dev/null && compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
     for script in build runtime; do

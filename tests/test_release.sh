@@ -163,6 +163,11 @@ cmp dist/packaging/brew/adamod.rb <(printf 'v 2.10.3\na %s\nb %s c@d.e\n' "$sums
     fail "the template is $(cat dist/packaging/brew/adamod.rb)"
 grep -q ' packaging/brew/adamod.rb$' dist/SHA256SUMS || fail "SHA256SUMS lacks what is in folders"
 rm -r dist
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nfor out; do :; done\ntouch "$out/a.deb" "$out/a.changes" "$out/a.buildinfo"\n' >scripts/deb && chmod +x scripts/deb
+scripts/release --dirty --only deb >../out 2>../err || { cat ../err && fail "packages"; }
+[ "$(echo dist/*)" = 'dist/SHA256SUMS dist/a.deb' ] || fail "packages: $(echo dist/*)"
+rm -r dist scripts/deb
 ok "versions and templates"
 
 refused() { # refused STATUS TEXT ARGUMENT...: says one line with the text, and leaves nothing

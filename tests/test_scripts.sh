@@ -53,6 +53,16 @@ program cmake <<<'echo "cmake version 3.13.4"'
 asks_for cmake --minimal
 echo "ok bootstrap asks for a newer cmake"
 
+rm "$work/bin/sudo"
+if ! command -v sudo >/dev/null; then
+    program id <<<'echo 1000'
+    ! LACKS=-lyaml scripts/bootstrap --minimal 2>"$work/err" || fail "bootstrap is content where it cannot install"
+    expected='bootstrap: not installed: cmake libyaml-dev; installing needs root, and there is no sudo: run this as root'
+    [ "$(cat "$work/err")" = "$expected" ] || fail "without root and sudo: $(cat "$work/err")"
+    rm "$work/bin/id"
+    echo "ok bootstrap says that it cannot install"
+fi
+
 # ---- build ----
 
 program cmake <<'END'

@@ -32,6 +32,9 @@ if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/../LICENSE)
     install(FILES ../LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
 
+install(CODE "set(adamod_libdir \"${CMAKE_INSTALL_LIBDIR}\")")
+install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/replaced.cmake)
+
 get_filename_component(project ${ADAMOD_LIB}/.. ABSOLUTE)
 if(CMAKE_SOURCE_DIR STREQUAL ADAMOD_LIB OR CMAKE_SOURCE_DIR STREQUAL project) # not within the tree of another project
     add_custom_target(uninstall VERBATIM COMMENT "Removing what was installed" COMMAND ${CMAKE_COMMAND}

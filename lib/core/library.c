@@ -37,22 +37,23 @@ static int adamod__has_address(struct dl_phdr_info *object, size_t size, void *a
     return -1;
 }
 
-/* Searches near the file that contains this code, then near the program. The name that dladdr has for the program is what
- * the caller of exec chose, so /proc/self/exe is used instead. A relative name is of no use once the working directory has
- * changed. */
+/* Searches near the file that contains this code, then near the program. Another program than one that contains this code,
+ * such as Python, is in a folder whose neighbours are not ours. The name that dladdr has for the program is what the caller
+ * of exec chose, so /proc/self/exe is used instead. A relative name is of no use once the working directory has changed. */
 static void *adamod__load_beside(const char *name, const char *const *places, bool *found) {
     static const char anchor;
+    static const char *const same_folder[] = {"", NULL};
+    const bool in_program = dl_iterate_phdr(adamod__has_address, (void *)(uintptr_t)&anchor) > 0;
     Dl_info here;
     void *library = NULL;
-    if (dl_iterate_phdr(adamod__has_address, (void *)(uintptr_t)&anchor) < 0 && dladdr(&anchor, &here) &&
-        here.dli_fname[0] == '/') {
+    if (!in_program && dladdr(&anchor, &here) && here.dli_fname[0] == '/') {
         library = adamod__load_near(here.dli_fname, places, name, found);
     }
     char program[LIBRARY_PATH_SIZE];
     const ssize_t length = *found ? -1 : readlink("/proc/self/exe", program, sizeof program);
     if (length > 0 && length < (ssize_t)sizeof program) {
         program[length] = '\0';
-        library = adamod__load_near(program, places, name, found);
+        library = adamod__load_near(program, in_program ? places : same_folder, name, found);
     }
     return library;
 }

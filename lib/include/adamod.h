@@ -623,9 +623,10 @@ ADAMOD_API adamod_status adamod_create_on(adamod_optimizer **out, const char *ru
 ADAMOD_API const char *adamod_device(const adamod_optimizer *opt);
 
 /* Returns ADAMOD_OK if CUDA can be used here. If not, adamod_last_error says why. The kernels are in
- * libadamod_cuda.so.0, which is searched for beside this library, then beside the program, then in the system's library
- * path. The environment variable ADAMOD_CUDA_LIBRARY names another file. A set-user-ID program, or another with more
- * rights than its user, searches only the system's library path. */
+ * libadamod_cuda.so.0, which is searched for beside this library, then beside the program (of one that is linked
+ * statically, also in ../lib and ../lib64), then in the system's library path. The environment variable
+ * ADAMOD_CUDA_LIBRARY names another file. A set-user-ID program, or another with more rights than its user, searches only
+ * the system's library path. */
 ADAMOD_API adamod_status adamod_cuda_status(void);
 
 typedef struct adamod_cuda_device {

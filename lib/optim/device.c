@@ -22,7 +22,7 @@ static const adamod__device_api *adamod__load_cuda(void) {
 
 /* NULL, with the last error set, if it cannot be used. */
 static const adamod__device_api *adamod__load_cuda(void) {
-    static const char *const places[] = {"", NULL};
+    static const char *const places[] = {"", "../lib/", "../lib64/", NULL}; /* for PREFIX/bin/PROGRAM */
     const char *why;
     void *library = adamod__library_open(CUDA_LIBRARY, "ADAMOD_CUDA_LIBRARY", places, &why);
     if (!library) {

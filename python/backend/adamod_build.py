@@ -319,13 +319,24 @@ class _Progress:
             _tell(f"{25 * quarter} % compiled after {time.monotonic() - self.start:.0f} s")
 
 
+def _check_tools(given):
+    """CMake takes many lines to say that there is no compiler. given: the user's arguments, which may name one."""
+    named = os.environ.get("CC") or re.search(r"CMAKE_C_COMPILER=|CMAKE_TOOLCHAIN_FILE|--toolchain", " ".join(given))
+    for what, programs in (
+        ("cmake", ["cmake"]),
+        ("C compiler (cc, gcc or clang)", [] if named else ["cc", "gcc", "clang", "icx"]),
+        ("make or ninja", [] if os.environ.get("CMAKE_GENERATOR") else ["ninja", "make", "gmake"]),
+    ):
+        if programs and not any(map(shutil.which, programs)):
+            sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no {what}")
+
+
 def _configure(folder, arguments):
     """CMake's first run, with arguments before the user's own."""
-    if not shutil.which("cmake"):
-        sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no cmake")
+    given = shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", ""))
+    _check_tools(given)
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not os.environ.get("CMAKE_GENERATOR") else []
     always = ["-DCMAKE_BUILD_TYPE=Release", "-DADAMOD_INSTALL=OFF"]
-    given = shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", ""))
     _run("cmake", "-S", str(ROOT / "lib"), "-B", str(folder), *generator, *always, *arguments, *given, watch=_Errors())
 
 

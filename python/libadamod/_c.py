@@ -179,15 +179,25 @@ def _machine(path: str) -> str:
     )
 
 
+def _glibc(path: str) -> str:
+    """The version of the C library that a library's symbols need; empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)", file.read())
+    except OSError:
+        return ""
+    return "{}.{}".format(*max(tuple(map(int, version)) for version in found)) if found else ""
+
+
 def _why(path: str, error: OSError) -> str:
     """Why the library does not load, in one line: the loader does not say it of another processor."""
     theirs, ours = _machine(path), _machine("/proc/self/exe")
     if theirs and ours and theirs != ours:
         return f"{path} is for {theirs}, and this Python is for {ours}: install the package with this Python's pip"
-    old = re.search(r"version `GLIBC_([\d.]+)' not found", str(error))
+    old = re.search(r"version `GLIBC_([\d.]+)' not found", str(error))  # the first one that is missing
     if old:
-        here = os.confstr("CS_GNU_LIBC_VERSION") or "an older one"
-        return f"{path} needs glibc {old[1]} or later, and this system has {here}: build the package from its sources"
+        here, needed = os.confstr("CS_GNU_LIBC_VERSION") or "an older one", _glibc(path) or old[1]
+        return f"{path} needs glibc {needed} or later, and this system has {here}: build the package from its sources"
     return f"{path} cannot be loaded: {error}"
 
 
@@ -272,6 +282,18 @@ def version() -> str:
     return str(lib.adamod_version_string().decode())
 
 
+def _check_cuda() -> None:
+    """Where the library finds none by itself, says how to get one; anything else it says when it is asked for a GPU."""
+    try:
+        check(lib.adamod_cuda_status())
+    except Exception as error:
+        if "cannot be loaded" in str(error):
+            how = "pip install libadamod[cuda], or build libadamod where nvcc is, with ADAMOD_CUDA=on"
+            if os.path.islink(lib._name):  # as Debian's package has it
+                how = "install the package libadamod-cuda0"
+            raise RuntimeError(f"{error}; {how}") from None
+
+
 def load_cuda() -> None:
     """Loads the CUDA library of libadamod-cuda13, where that package is installed and libadamod has none beside it: it
     then finds this one, by its name. Call it before anything that needs a GPU."""
@@ -282,7 +304,8 @@ def load_cuda() -> None:
     try:
         package = importlib.import_module("libadamod_cuda13")
     except ModuleNotFoundError:
-        return  # the library says that there is none
+        _check_cuda()
+        return
     if package.__version__ != version():
         raise RuntimeError(
             f"cuda: libadamod-cuda13 is version {package.__version__}, expected {version()}, which libadamod is: "

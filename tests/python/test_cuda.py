@@ -24,9 +24,11 @@ SHAPES = ((5, 3), (70,), (), (0, 3), (4, 3, 2, 2), (3000,))
 def setUpModule():
     if not torch.cuda.is_available():
         raise unittest.SkipTest("PyTorch sees no GPU")
-    _c.load_cuda()
-    if _c.lib.adamod_cuda_status():
-        raise unittest.SkipTest(_c.lib.adamod_last_error().decode())
+    try:
+        _c.load_cuda()
+        _c.check(_c.lib.adamod_cuda_status())
+    except RuntimeError as error:
+        raise unittest.SkipTest(str(error)) from None
 
 
 def on(device, params):

@@ -149,6 +149,22 @@ class Choices(unittest.TestCase):
                 self.assertRegex(caught.exception.code, f"^libadamod: {expected}")
                 self.assertNotIn("\n", caught.exception.code)
 
+    def test_a_machine_without_a_compiler_is_told_so(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, PATH=folder, ADAMOD_CMAKE_ARGS=""):
+            for variable in ("CC", "CMAKE_GENERATOR"):
+                os.environ.pop(variable, None)
+            lacking = {"cmake": "C compiler .cc, gcc or clang.", "gcc": "make or ninja", "make": None}
+            for program, expected in lacking.items():
+                with open(f"{folder}/{program}", "w") as f:
+                    f.write("#!/bin/sh\nexit 1\n")
+                os.chmod(f.name, 0o755)
+                if expected:
+                    with self.assertRaisesRegex(SystemExit, f"a C compiler, and there is no {expected}$"):
+                        self.build._check_tools([])
+            self.build._check_tools([])
+            os.unlink(f"{folder}/gcc")
+            self.build._check_tools(["-DCMAKE_C_COMPILER=/opt/cc"])
+
     def test_the_time_of_files(self):
         for given, expected in (("1700000000", 1700000000), ("yesterday", None), ("5", None)):
             with mock.patch.dict(os.environ, SOURCE_DATE_EPOCH=given):

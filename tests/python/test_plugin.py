@@ -15,6 +15,7 @@ import tempfile
 import time
 import unittest
 import zipfile
+from unittest import mock
 
 import find_package  # noqa: F401
 import libadamod
@@ -96,7 +97,16 @@ class Plugin(unittest.TestCase):
             )
 
     def test_there_is_none(self):
-        self.assertRegex(self.answer(""), "^RuntimeError: cuda: libadamod_cuda.so.0 cannot be loaded: ")
+        for code in {STATUS, HANDLE}:
+            said = self.answer("", code)
+            self.assertNotIn("libadamod-cuda0", said)
+            self.assertRegex(said, r"^RuntimeError: cuda: libadamod_cuda.so.0 cannot be loaded: .*; pip install libadamod\[cuda\], or")
+
+    def test_there_is_none_beside_a_library_of_the_system(self):
+        library = f"{tempfile.mkdtemp(dir=self.folder)}/libadamod.so.0"
+        os.symlink(self.library, library)
+        said = self.answer("", ADAMOD_LIBRARY=library)
+        self.assertRegex(said, "^RuntimeError: cuda: .*cannot be loaded: .*; install the package libadamod-cuda0$")
 
     def test_one_beside_the_library_comes_first(self):
         beside = shutil.copytree(self.site("0.0.7"), f"{self.folder}/beside")
@@ -116,8 +126,14 @@ class Plugin(unittest.TestCase):
         )
 
     def test_an_old_c_library(self):
-        error = OSError("libc.so.6: version `GLIBC_2.99' not found (required by x.so)")
-        self.assertRegex(_c._why("/x.so", error), "^/x.so needs glibc 2.99 or later, and this system has glibc 2")
+        error = OSError("libc.so.6: version `GLIBC_2.98' not found (required by x.so)")
+        path = f"{self.folder}/old.so"
+        with open(path, "wb") as f:
+            f.write(b"\x7fELF\0GLIBC_2.2.5\0GLIBC_2.98\0GLIBC_2.99\0GLIBC_2.4\0")
+        for name, needed in ((path, "2.99"), ("/x.so", "2.98")):
+            with mock.patch.object(_c, "_machine", return_value=""):
+                said = _c._why(name, error)
+            self.assertRegex(said, f"^{name} needs glibc {needed} or later, and this system has glibc 2")
 
     def test_the_same_bytes_again(self):
         wheels = []

@@ -10,8 +10,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const nn_backend *cuda; /* once found, for good */
 
 static const nn_backend *load_cuda(void) {
-    static const char *const places[] = {"", "../", "../lib/",
-                                         NULL}; /* for the program, a test, an installed program */
+    /* for the program, a test, an installed program */
+    static const char *const places[] = {"", "../", "../lib/", "../lib64/", NULL};
     const char *why;
     void *library = adamod__library_open("libadamod_nn_cuda.so", "ADAMOD_NN_CUDA_LIBRARY", places, &why);
     if (!library) {
