@@ -24,9 +24,9 @@ __device__ static inline void dq_produce(const work &w, dq_memory<D> &s, const p
     pipeline_state<1> q_at;
     pipeline_state<STAGES> at;
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads), k_col = head / w.a.group * D;
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head(), k_col = head / w.a.group * D;
         const int blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
         if (!t.there) return;
         if (blocks == 0) continue;
@@ -72,9 +72,9 @@ __device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const p
     pipeline_state<STAGES> at, done;
     const turns order(warpgroup);
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads);
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head();
         const int blocks = t.there ? (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS : 0;
         if (!t.there && !w.a.sums) break;
         const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
@@ -117,7 +117,7 @@ __device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const p
             narrow_all<KEYS>(ds, x);
         }
         finish<D>(dq, w.a.scale, t.there ? t.nq - t.first : 0);
-        if (w.a.sums) store_row_sums<D>(w.a.sums + i / w.a.heads * w.sums_stride + head * D, dq, s.sums);
+        if (w.a.sums) store_row_sums<D>(w.a.sums + walk.number() * w.sums_stride + head * D, dq, s.sums);
         const int row = t.first + (int)threadIdx.x / 32 * 16;
         if (t.there)
             store_result<D>(w.a.dq + (t.q0 + row) * w.a.q_stride + head * D, w.a.q_stride, t.nq - row, dq,
@@ -166,9 +166,9 @@ __device__ static inline void dkv_produce(const work &w, dkv_memory<D> &s, const
     pipeline_state<1> k_at;
     pipeline_state<STAGES> at;
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / heads);
-        const int head = (int)(i % heads);
+    for (tile_walk walk(w, heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head();
         const query_blocks blocks(w.a.causal, t);
         if (!t.there) return;
         if (blocks.begin >= blocks.end) continue;
@@ -235,9 +235,9 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
     pipeline_state<STAGES> at, done;
     const turns order(warpgroup);
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / heads);
-        const int head = (int)(i % heads);
+    for (tile_walk walk(w, heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head();
         if (!t.there && !w.a.sums) break;
         const query_blocks blocks(w.a.causal, t);
         const int a_head = t.there ? max(0, blocks.end - blocks.begin) : 0, n = a_head * w.a.group;
@@ -312,7 +312,7 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
         finish<D>(dk, w.a.scale, there);
         finish<D>(dv, 1, there);
         if (w.a.sums) {
-            float *const to = w.a.sums + i / heads * w.sums_stride + w.a.cols + head * D;
+            float *const to = w.a.sums + walk.number() * w.sums_stride + w.a.cols + head * D;
             store_row_sums<D>(to, dk, s.sums);
             store_row_sums<D>(to + w.a.k_cols, dv, s.sums);
         }

@@ -18,9 +18,9 @@ __device__ static inline void forward_produce(const work &w, forward_memory<D> &
     pipeline_state<1> q_at;
     pipeline_state<forward_memory<D>::STAGES> at;
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads), k_col = head / w.a.group * D;
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head(), k_col = head / w.a.group * D;
         const int blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
         if (!t.there) return;
         if (blocks == 0) continue;
@@ -105,9 +105,9 @@ __device__ static inline void forward_consume(const work &w, forward_memory<D> &
     pipeline_state<forward_memory<D>::STAGES> k_at, v_at;
     const turns order(warpgroup);
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads), blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head(), blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
         if (!t.there) break;
         /* Keys that each of the thread's two rows sees, and the fewest that any row of the warpgroup sees. */
         const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),

@@ -69,6 +69,28 @@ __device__ static inline tile load_tile(const tile *from) {
     return t;
 }
 
+/* A CTA's tiles, one after the other, each for a head. The next one is on its way. */
+struct tile_walk {
+    const tile *tiles;
+    int heads, end, i;
+    tile next;
+    __device__ tile_walk(const work &w, int n) : tiles(w.tiles), heads(n), end((int)w.n * n), i((int)blockIdx.x) {
+        load(i);
+    }
+    __device__ void load(int j) {
+        if (j < end) next = load_tile(tiles + j / heads);
+    }
+    __device__ bool more(void) const { return i < end; }
+    __device__ void advance(void) { i += (int)gridDim.x; }
+    __device__ tile take(void) {
+        const tile t = next;
+        load(i + (int)gridDim.x);
+        return t;
+    }
+    __device__ int head(void) const { return i % heads; }
+    __device__ int number(void) const { return i / heads; } /* in the list */
+};
+
 /* Keys before this one are seen by query j. */
 __device__ static inline int limit_of(bool causal, const tile &t, int j) {
     return causal ? min(t.nk, t.nk - t.nq + j + 1) : t.nk;
