@@ -44,7 +44,6 @@ Name: {name}
 Version: {version}
 Summary: AdaMod, and every optimizer its paper names, for PyTorch, JAX, Keras and numpy
 License: MIT
-License-File: LICENSE
 Keywords: adamod,adam,optimizer,deep-learning,pytorch,jax,keras,cuda,simd
 Project-URL: Homepage, https://arxiv.org/abs/1910.12249
 Classifier: Development Status :: 5 - Production/Stable
@@ -81,7 +80,6 @@ Name: {cuda}
 Version: {version}
 Summary: libadamod's CUDA library, for NVIDIA GPUs: pip install {name}[cuda]
 License: MIT
-License-File: LICENSE
 Keywords: adamod,optimizer,cuda
 Project-URL: Homepage, https://arxiv.org/abs/1910.12249
 Classifier: Development Status :: 5 - Production/Stable

@@ -186,9 +186,8 @@ class Choices(unittest.TestCase):
             self.assertEqual([text.split(" after")[0] for text in self.told], [f"{n} % compiled" for n in (25, 50, 75)])
 
 
-@unittest.skipUnless(importlib.util.find_spec("pip") and shutil.which("cmake"), "there is no pip or no CMake")
 class Page(unittest.TestCase):
-    """README.md as a package index shows it, where its relative links would lead nowhere."""
+    """What a package index reads: the metadata's fields, and README.md, whose relative links would lead nowhere."""
 
     README = "![A *curve*](docs/images/a.svg)\n\nThe [paper](https://x.org/1), [docs/a.md](docs/a.md#b), [`lib/`](lib), [up](#top)."
 
@@ -221,6 +220,20 @@ class Page(unittest.TestCase):
         for path in re.findall(r"example.org/adamod/(?:blob|raw)/v1/([^)#]+)", page):
             self.assertTrue(os.path.exists(f"{ROOT}/{path}"), path)
 
+    def test_fields_are_of_the_metadata_version(self):
+        """An index refuses a file with a field that its version of the metadata does not have."""
+        build = backend()
+        fields = (
+            "Metadata-Version Name Version Platform Supported-Platform Summary Description Description-Content-Type "
+            "Keywords Home-page Download-URL Author Author-email Maintainer Maintainer-email License Classifier Requires-Dist "
+            "Requires-Python Requires-External Project-URL Provides-Extra Provides-Dist Obsoletes-Dist"
+        ).split()
+        numbers = dict(name=build.NAME, cuda=build.CUDA_NAME, version="1.0.0", driver=580, major=13, mib=1)
+        for text in (build._metadata(), build.CUDA_METADATA.format(**numbers)):
+            metadata = email.message_from_string(text)
+            self.assertEqual(metadata["Metadata-Version"], "2.1")
+            self.assertEqual(set(metadata.keys()) - set(fields), set())
+
     def test_what_is_no_address(self):
         for given in ("adamod", "file:///a", "https://a b"):
             with mock.patch.dict(os.environ, {"ADAMOD_URL": given}), self.assertRaises(SystemExit) as stop:
@@ -228,6 +241,7 @@ class Page(unittest.TestCase):
             self.assertIn(f"ADAMOD_URL is '{given}', expected an address", str(stop.exception))
 
 
+@unittest.skipUnless(importlib.util.find_spec("pip") and shutil.which("cmake"), "there is no pip or no CMake")
 class SourceArchive(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
