@@ -147,6 +147,7 @@ printf 'v @VERSION@\na @SHA256@\nb @SHA512@ c@d.e\n' >packaging/brew/adamod.rb.i
 printf '/dist/\n' >.gitignore
 git init -q . && git add . && git commit -qm Begin
 scripts/release --version 2.10.3 --only source,packaging,deb >../out 2>../err || { cat ../err && fail "a tree of its own"; }
+! grep 'no tag' ../err || fail "it wants a tag of a version that the commit does not have"
 grep -qx 'release: left out: deb: there is no scripts/deb' ../err || fail "it does not say what it leaves out: $(cat ../err)"
 [ -z "$(git status --porcelain lib CHANGELOG.md debian)" ] || fail "the tree is changed"
 tar -xzf dist/adamod-2.10.3.tar.gz -C "$work"
@@ -168,7 +169,13 @@ printf '#!/bin/sh\nfor out; do :; done\ntouch "$out/a.deb" "$out/a.changes" "$ou
 scripts/release --dirty --only deb >../out 2>../err || { cat ../err && fail "packages"; }
 [ "$(echo dist/*)" = 'dist/SHA256SUMS dist/a.deb' ] || fail "packages: $(echo dist/*)"
 rm -r dist scripts/deb
-ok "versions and templates"
+scripts/release --only source >../out 2>../err || { cat ../err && fail "a commit without a tag"; }
+grep -qx "release: this commit has no tag yet: git tag -s v0.1.0 -m 'adamod 0.1.0'" ../err || fail "no word of the tag: $(cat ../err)"
+git tag -m 'adamod 0.1.0' v0.1.0
+scripts/release --only source >../out 2>../err || { cat ../err && fail "a commit with a tag"; }
+! grep 'no tag' ../err || fail "it does not see the tag"
+rm -r dist
+ok "versions, tags and templates"
 
 refused() { # refused STATUS TEXT ARGUMENT...: says one line with the text, and leaves nothing
     local status=0 expected=$1 text=$2
@@ -190,6 +197,10 @@ touch file
 refused 1 "1 uncommitted changes, the first: ?? file; commit them, or give --dirty" scripts/release --only source
 refused 1 "scripts/release: $PWD/file/below: Not a directory" scripts/release --dirty --only source --out file/below
 rm file
+git commit -q --allow-empty -m Next
+refused 1 "the tag v0.1.0 is that of another commit, $(git rev-parse --short=12 v0.1.0^0): check it out, or raise the version" \
+    scripts/release --only source
+git tag -d v0.1.0 >../out
 echo '@ZORK@' >packaging/bad.in
 refused 1 "packaging/bad.in: @ZORK@, expected one of @VERSION@, @SHA256@" scripts/release --dirty --only source,packaging
 rm packaging/bad.in
