@@ -45,7 +45,7 @@ if ! missing=$(dpkg-checkbuilddeps 2>&1) && [ -z "${CI:-}" ]; then
     echo "skipped: ${missing#*error: }"
     exit 77
 fi
-export DEB_BUILD_OPTIONS='parallel=2 noautodbgsym'
+export DEB_BUILD_OPTIONS='parallel=2'
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }
 if [ "$bare" != 1 ]; then
     export DPKG_DEB_COMPRESSOR_LEVEL=1
