@@ -144,6 +144,18 @@ class Plugin(unittest.TestCase):
             time.sleep(2.1)  # times in zip files have steps of 2 s
         self.assertTrue(wheels[0] == wheels[1], "the wheels differ")
 
+    @unittest.skipIf(shutil.which("nvcc", path=f"{os.environ['PATH']}:/usr/local/cuda/bin"), "there is an nvcc")
+    def test_without_nvcc_nothing_is_built(self):
+        folder = f"{self.folder}/none"
+        done = subprocess.run(
+            [f"{ROOT}/scripts/wheel", "--cuda", folder],
+            env={k: v for k, v in os.environ.items() if not k.startswith("CUDA")},
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        self.assertEqual((done.returncode, done.stderr), (1, "wheel: there is no nvcc in PATH or /usr/local/cuda/bin\n"))
+        self.assertFalse(os.path.exists(folder))
+
     def test_metadata(self):
         site = self.site("1.2.3")
         with open(f"{site}/libadamod_cuda13-1.2.3.dist-info/METADATA") as f:
