@@ -92,6 +92,16 @@ refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole 
 "$ADAMOD" export whole --out hub || fail "export fails"
 "$ADAMOD" generate hub --prompt 'the cat' --tokens 8 --temperature 0 --ids >theirs
 "$ADAMOD" generate whole --prompt 'the cat' --tokens 8 --temperature 0 --ids | cmp - theirs || fail "an exported model writes another text"
+eighth=$(awk '{print $(NF - 7)}' theirs) # the first token behind the prompt
+rm -rf ends && cp -r hub ends && sed -i "s/\"eos_token_id\": [0-9]*/\"eos_token_id\": $eighth/" ends/config.json
+"$ADAMOD" generate ends --prompt 'the cat' --tokens 8 --temperature 0 --ids | cmp - <(awk '{NF -= 7; print}' theirs) ||
+    fail "a text does not end where eos_token_id says"
+"$ADAMOD" generate ends --prompt 'the cat' --tokens 8 --temperature 0 --ids --set generate.end=-1 | cmp - theirs ||
+    fail "generate.end=-1 does not write on"
+sed -i 's/"eos_token_id": [0-9]*/"eos_token_id": [1, 2]/' ends/config.json
+"$ADAMOD" generate ends --prompt 'the cat' --tokens 8 --temperature 0 --ids | cmp - theirs || fail "a list of tokens ends a text"
+"$ADAMOD" generate whole --prompt 'the cat' --tokens 8 --temperature 0 --ids --set "generate.end=$eighth" |
+    cmp - <(awk '{NF -= 7; print}' theirs) || fail "a run's text does not end with generate.end"
 "$ADAMOD" evaluate hub --data test.txt --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' >theirs
 "$ADAMOD" evaluate whole --json | sed -E 's/,"seconds":[^}]*//; s/"checkpoint":"[^"]*",//' | cmp - theirs ||
     fail "an exported model has another loss"

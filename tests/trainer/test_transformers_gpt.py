@@ -76,6 +76,21 @@ def greedy(model, ids, n):
     return ids
 
 
+def until_end(model, ids, end, n):
+    """As transformers itself goes on, to its eos_token_id."""
+    model.generation_config.eos_token_id = end
+    ids = torch.tensor([ids])
+    return model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, do_sample=False,
+                          pad_token_id=end)[0].tolist()
+
+
+def set_end(folder, end):
+    with open(f"{folder}/config.json", encoding="utf-8") as file:
+        config = json.load(file)
+    with open(f"{folder}/config.json", "w", encoding="utf-8") as file:
+        json.dump({**config, "eos_token_id": end}, file)
+
+
 def same(what, ours, theirs, bound):
     print(f"{what}: {ours:.8f} here, {theirs:.8f} in transformers")
     return abs(ours - theirs) <= bound * abs(theirs)
@@ -100,6 +115,16 @@ def main():
         print(f"ids: {found}wanted: {wanted}")
         written = run("generate", "hub", "--prompt", prompt, "--tokens", "24", "--temperature", "0")
         good &= written.rstrip("\n") == tokens.decode(wanted, clean_up_tokenization_spaces=False).rstrip("\n")
+
+        prompted = tokens(prompt)["input_ids"]
+        end = wanted[len(prompted) + 3]
+        for value in (end, None):
+            set_end("hub", value)
+            expected = until_end(model, prompted, end, 24) if value is not None else wanted
+            found = [int(x) for x in run("generate", "hub", "--prompt", prompt, "--tokens", "24", "--temperature", "0",
+                                         "--ids").split()]
+            good &= found == expected
+            print(f"eos_token_id {value}: {len(found)} ids, {len(expected)} in transformers")
         good &= same("loss of a folder", evaluated("hub", "--data", "text.txt"), loss(model, ids, CONTEXT), 2e-6)
 
         run("train", "r.yaml", "--out", "tuned", "--init-from", "hub")

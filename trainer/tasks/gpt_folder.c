@@ -23,10 +23,18 @@ bool gpt_folder_is(const char *directory) {
 
 /* The keys of config.json that our model supports, with the defaults of transformers' GPT2Config. */
 typedef struct hub_config {
-    double n_layer, n_embd, n_head, n_positions, n_inner, layer_norm_epsilon;
+    double n_layer, n_embd, n_head, n_positions, n_inner, layer_norm_epsilon, eos_token_id;
     char model_type[32], activation_function[32];
     bool tie_word_embeddings, scale_attn_weights, scale_attn_by_inverse_layer_idx;
 } hub_config;
+
+/* NAN: null, or a list of tokens. */
+static double token_or_none(json_input *in) {
+    char text[64], *end;
+    json_input_scalar(in, text, sizeof text);
+    const double x = strtod(text, &end);
+    return *text && !*end ? x : (double)NAN;
+}
 
 static void read_pair(hub_config *c, const char *key, json_input *in) {
     const struct {
@@ -53,14 +61,15 @@ static void read_pair(hub_config *c, const char *key, json_input *in) {
             return;
         }
     }
-    if (strcmp(key, "model_type") == 0) json_input_text(in, c->model_type, sizeof c->model_type);
+    if (strcmp(key, "eos_token_id") == 0) c->eos_token_id = token_or_none(in);
+    else if (strcmp(key, "model_type") == 0) json_input_text(in, c->model_type, sizeof c->model_type);
     else if (strcmp(key, "activation_function") == 0)
         json_input_text(in, c->activation_function, sizeof c->activation_function);
     else json_input_skip(in);
 }
 
 static int parse_config(const char *text, size_t n, const char *path, hub_config *c) {
-    *c = (hub_config){12, 768, 12, 1024, NAN, 1e-5, "", "gelu_new", true, true, false};
+    *c = (hub_config){12, 768, 12, 1024, NAN, 1e-5, 50256, "", "gelu_new", true, true, false};
     json_input in = json_input_of(text, n);
     for (bool more = json_input_enter(&in, '{'); more; more = json_input_next(&in, '}')) {
         char key[64];
@@ -114,7 +123,8 @@ static int make_recipe(const hub_config *c, const char *path, recipe *r) {
         set_number(r, path, "n_embd", "model.d", c->n_embd) ||
         set_number(r, path, "n_head", "model.heads", c->n_head) ||
         set_number(r, path, "n_inner", "model.ffn", isnan(c->n_inner) ? 0 : c->n_inner) ||
-        set_number(r, path, "n_positions", "model.context", c->n_positions))
+        set_number(r, path, "n_positions", "model.context", c->n_positions) ||
+        set_number(r, path, "eos_token_id", "generate.end", isnan(c->eos_token_id) ? -1 : c->eos_token_id))
         return -1;
     if (fmod(c->n_embd, c->n_head) == 0) return 0;
     return adamod__refuse("%s: n_head is %g, expected a divisor of n_embd, %g", path, c->n_head, c->n_embd);

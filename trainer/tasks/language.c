@@ -67,6 +67,7 @@ static const key_spec keys[] = {
     WHOLE_KEY(S, generate.top_k, "0", 0, 1e9, LOOSE, "draw only from this many of the likeliest tokens; 0: all"),
     REAL_KEY(S, generate.top_p, "1", 0, 1, false, LOOSE,
              "draw only from the likeliest tokens that together have this probability"),
+    WHOLE_KEY(S, generate.end, "-1", -1, 1e9, LOOSE, "number of the token that ends a text; -1: none"),
     WHOLE_KEY(S, generate.seed, "1", 0, KEY_MOST_SEED, LOOSE, "seed of the draws"),
 };
 #undef S

@@ -36,6 +36,7 @@ typedef struct language_settings {
         int samples, prompt; /* texts for the report; held-out tokens that each continues */
         int64_t tokens, top_k;
         double temperature, top_p;
+        int end; /* a token; -1: none */
         uint64_t seed;
     } generate;
 } language_settings;

@@ -100,12 +100,14 @@ int language_writer_read(language_writer *w, const int32_t *tokens, int64_t n, l
 }
 
 int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, language_sink sink, void *context) {
+    const int end = language_settings_of(&w->e->recipe)->generate.end;
     float *scores = w->model->scores;
     for (int64_t i = 0; i < tokens; i++) {
         if (language_of(w->e)->vocab && !ends_lines(w->e)) scores[LANGUAGE_EOS] = -INFINITY; /* no text has it */
         const int32_t token = sampler_draw(w->sampler, scores, seed, (uint64_t)i);
         if (token < 0) return adamod__refuse("the model's scores are not finite");
         if (show(w, token, sink, context)) return -1;
+        if (token == end) return 0;
         if (i + 1 < tokens && w->model->read(w->model, &token, 1)) return -1;
     }
     return 0;

@@ -30,6 +30,7 @@ void language_writer_begin(language_writer *w);
 int64_t language_writer_most(const language_writer *w);
 /* Reads tokens, which also go to sink unless it is NULL. Writing needs at least one token read. */
 int language_writer_read(language_writer *w, const int32_t *tokens, int64_t n, language_sink sink, void *context);
+/* Writes tokens, fewer if one is generate.end. */
 int language_writer_write(language_writer *w, int64_t tokens, uint64_t seed, language_sink sink, void *context);
 
 /* Allocates the tokens of a prompt, after an <eos> if the text has these. An empty prompt without <eos> is the most frequent
