@@ -94,7 +94,8 @@ static int check_ids(const token_set *s, const token_file *f, int64_t at, int64_
 
 static int map_file(token_file *f) {
     struct stat st;
-    const int fd = adamod__file_open(f->path, O_RDONLY);
+    /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
+    const int fd = adamod__file_open(f->path, O_RDONLY | O_NONBLOCK);
     if (fd < 0) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", f->path, strerror(errno));
     int error = fstat(fd, &st) ? errno : 0;
     const bool regular = !error && S_ISREG(st.st_mode);
