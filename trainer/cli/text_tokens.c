@@ -7,11 +7,13 @@
 #include "data/text_input.h"
 #include "data/token_pack.h"
 #include "support/array.h"
+#include "support/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MODEL_FLAG(type)                                                                                               \
     CLI_TEXT("model", "DIR", "folder of vocab.json and merges.txt, as Hugging Face has them", type, model)
@@ -39,9 +41,22 @@ static const cli_flag learn_flags[] = {
     CLI_HELP_FLAG,
     {0}};
 
+/* Refuses to replace the vocabulary of a run, or of a folder with weights: nothing could read their ids any more. */
+static int check_free(const char *directory) {
+    static const char *const users[] = {"recipe.yaml", "config.json", "model.safetensors", NULL};
+    const bool has = access(path_join(directory, "vocab.json").text, F_OK) == 0;
+    for (int i = 0; has && users[i]; i++) {
+        if (access(path_join(directory, users[i]).text, F_OK) == 0)
+            return adamod__refuse("%s: its vocab.json belongs to %s: choose another --model", directory, users[i]);
+    }
+    return 0;
+}
+
 static int learn(const char *command, const learning *a, byte_bpe_learner *l) {
     byte_bpe *b = NULL;
-    int failed = byte_bpe_learner_add_files(l, a->paths.n, (const char *const *)a->paths.list, (int)a->threads);
+    int failed = check_free(a->model);
+    if (!failed)
+        failed = byte_bpe_learner_add_files(l, a->paths.n, (const char *const *)a->paths.list, (int)a->threads);
     if (!failed) failed = byte_bpe_learn(&b, l, a->vocab, a->min_frequency);
     if (!failed) failed = byte_bpe_save(b, a->model);
     if (!failed && byte_bpe_size(b) < a->vocab)
