@@ -54,6 +54,12 @@ refused 1 'but the vocabulary has 30 ids' "$ADAMOD" train tiny.yaml --out never 
 refused 1 'no_*.bin: cannot open' "$ADAMOD" train tiny.yaml --out never --set data.set=packed --set 'data.train_file=no_*.bin' --set data.words=300
 refused 2 'data.set is packed, which only model.kind gpt reads, not lstm' "$ADAMOD" train tiny.yaml --out never "${packed[@]}" \
     --set model.kind=lstm
+mkfifo pipe_0.bin
+refused 1 'pipe_0.bin: not a regular file' timeout 20 "$ADAMOD" train tiny.yaml --out never --set data.set=packed \
+    --set data.train_file=pipe_0.bin --set data.words=300
+refused 1 'whole: its vocab.json belongs to recipe.yaml: choose another --model' "$ADAMOD" text tokens learn --model whole \
+    --vocab 260 train.txt
+cmp packed/vocab.json whole/vocab.json || fail "learn replaces the vocabulary of a run"
 head -c 1100 train_0.bin >short_0.bin
 refused 1 'short_0.bin: cut short' "$ADAMOD" train tiny.yaml --out never --set data.set=packed --set data.train_file=short_0.bin --set data.words=300
 printf '\1\0' >one_0.bin
@@ -92,6 +98,8 @@ refused 1 'tokens, expected at most model.context, 12' "$ADAMOD" generate whole 
 "$ADAMOD" export whole --out hub || fail "export fails"
 "$ADAMOD" generate hub --prompt 'the cat' --tokens 8 --temperature 0 --ids >theirs
 "$ADAMOD" generate whole --prompt 'the cat' --tokens 8 --temperature 0 --ids | cmp - theirs || fail "an exported model writes another text"
+refused 1 'hub: its vocab.json belongs to config.json: choose another --model' "$ADAMOD" text tokens learn --model hub \
+    --vocab 260 train.txt
 eighth=$(awk '{print $(NF - 7)}' theirs) # the first token behind the prompt
 rm -rf ends && cp -r hub ends && sed -i "s/\"eos_token_id\": [0-9]*/\"eos_token_id\": $eighth/" ends/config.json
 "$ADAMOD" generate ends --prompt 'the cat' --tokens 8 --temperature 0 --ids | cmp - <(awk '{NF -= 7; print}' theirs) ||
@@ -112,7 +120,7 @@ refused 2 '--checkpoint is for runs, but hub is a folder of transformers' "$ADAM
 refused 1 'val.bin: packed tokens, expected text: data.set packed reads them' "$ADAMOD" evaluate hub --data val.bin
 "$ADAMOD" evaluate hub --data val.bin --set data.set=packed --set data.bpe=hub >packed.txt
 grep -q '^test set' packed.txt || fail "a folder reads no packed tokens"
-cd elsewhere
+cd elsewhere && cp words.txt test.txt && cp words.txt valid.txt
 refused 2 '../hub has a model, but no data: needs --data FILE' "$ADAMOD" evaluate ../hub
 cd ..
 refused 2 'needs --out DIR' "$ADAMOD" export whole

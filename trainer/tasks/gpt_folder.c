@@ -113,11 +113,20 @@ static int set_number(recipe *r, const char *path, const char *field, const char
     return set(r, path, field, key, json_shortest(x, value));
 }
 
+/* The absolute path of a file's folder. Data are not looked for where the user happens to be. */
+static void find_folder(const char *path, char *out, size_t size) {
+    const char *slash = strrchr(path, '/');
+    const int n = slash ? (int)(slash - path) : 0;
+    if (*path != '/' && !getcwd(out, size)) *out = '\0';
+    const size_t used = strlen(out);
+    snprintf(out + used, size - used, "%s%.*s", *path == '/' ? "" : "/", n, path);
+}
+
 static int make_recipe(const hub_config *c, const char *path, recipe *r) {
-    char here[RECIPE_PATH] = "";
-    if (!getcwd(here, sizeof here)) snprintf(here, sizeof here, "/");
+    char folder[RECIPE_PATH] = "";
+    find_folder(path, folder, sizeof folder);
     if (set(r, path, "", "data.task", "language") || set(r, path, "", "data.set", "text") ||
-        set(r, path, "", "data.tokens", "bytes") || set(r, path, "", "data.path", here) ||
+        set(r, path, "", "data.tokens", "bytes") || set(r, path, "", "data.path", folder) ||
         set(r, path, "", "data.batch", "1") || set_number(r, path, "n_positions", "data.length", c->n_positions) ||
         set(r, path, "", "model.kind", "gpt") || set_number(r, path, "n_layer", "model.layers", c->n_layer) ||
         set_number(r, path, "n_embd", "model.d", c->n_embd) ||
