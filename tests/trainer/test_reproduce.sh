@@ -30,7 +30,7 @@ experiments:
     quick: {recipe: tiny.yaml, set: [train.steps=2]}
     methods:
       Adam: {set: [optimizer=adam], paper: 34.62}
-      Bad: {set: [optimizer=sgd, optimizer.lr=1e15], quick: [optimizer.lr=1e14], paper: diverges}
+      Bad: {set: [optimizer=sgd, optimizer.lr=1e15], quick: [optimizer.lr=1e14], paper: diverges, note: Too large.}
       AdaMod: {paper: {median: 34.81, mean: 34.9, std: 0.1}}
     sources: {paper: [optimizer.lr], ours: [train.steps]}
   sweep:
@@ -101,9 +101,9 @@ has stopped/index.html 'A tiny study' 'id="figure2"'
 # ---- all ----
 reproduce --jobs 2 >out 2>err || fail "the study has status $?: $(cat err)"
 has out 'The page is runs/plan/index.html'
-has runs/plan/tables/table1.md '| Bad | diverges | diverges |' '34.81 (34.90 ± 0.10)' 'not run' 'adamod data prepare cifar10'
+has runs/plan/tables/table1.md '| Bad<sup>1</sup> | diverges | diverges |' '<sup>1</sup> Too large.' '34.81 (34.90 ± 0.10)' 'not run' 'adamod data prepare cifar10'
 has runs/plan/tables/table1.csv 'experiment,method,metric' 'numbers,Adam,exact,2,2,0,' 'numbers,Bad,exact,2,0,2,'
-has runs/plan/tables/table1.tex 'toprule' 'diverges'
+has runs/plan/tables/table1.tex 'toprule' 'diverges' 'Bad$^{1}$' 'Too large.'
 has runs/plan/index.html '<h1>A tiny study</h1>' 'optimizer.beta3=0.9' 'Where its values come from' 'data are missing'
 [ ! -e runs/plan/sweep/beta3-0.99-seed-1 ] || fail 'a run of another experiment is made twice'
 [ -e runs/plan/sweep/beta3-0.9-seed-1 ] && [ ! -e runs/plan/sweep/beta3-0.9-seed-2 ] || fail 'the sweep has not one seed'
@@ -180,7 +180,7 @@ rm mixed/numbers/adamod-seed-1/result.json
 reproduce --from mixed --out page-mixed >out 2>err || fail "--from a mixed directory has status $?: $(cat err)"
 has err '2 runs in mixed are of no method of this study and not shown: numbers/Adam_2 is the first'
 has page-mixed/tables/table1.md '| Adam | 0.0; 1 of 2 seeds; recipe not known<sup>1</sup> |' 'recipe.yaml cannot be read' \
-    '| AdaMod | not over<sup>2</sup> |' '1 of its runs is not over.'
+    '| AdaMod | not over<sup>3</sup> |' '1 of its runs is not over.'
 sed -i 's/"exact"/"exactly"/g' mixed/numbers/adamod-seed-1/task.json
 cp runs/plan/numbers/adamod-seed-1/result.json mixed/numbers/adamod-seed-1
 reproduce --from mixed --out page-mixed >out 2>err || fail "--from a mixed directory has status $?: $(cat err)"

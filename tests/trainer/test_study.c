@@ -13,7 +13,7 @@
 #define ONE                                                                                                            \
     "  one:\n    title: One\n    recipe: one.yaml\n    measure: accuracy\n    methods:\n"                              \
     "      SGDM: {set: [optimizer=sgd, 'a=1,2'], paper: {median: 94.5, mean: 94.4, std: 0.1}}\n"                       \
-    "      Adam: {paper: diverges}\n      AdaMod: {paper: 94.75, label: ours}\n"
+    "      Adam: {paper: diverges}\n      AdaMod: {paper: 94.75, label: ours, note: Why.}\n"
 #define TWO                                                                                                            \
     "  two:\n    title: Two\n    recipe: /abs/two.yaml\n    measure: bleu\n    seeds: 1\n    methods:\n"               \
     "      AdaMod: {same: one/AdaMod}\n      Other: {}\n"
@@ -74,6 +74,8 @@ TEST(reads_a_study) {
     CHECK_STR(s.experiment[0].method[1].paper.text, "diverges");
     CHECK(isnan(s.experiment[0].method[1].paper.median) && isnan(s.experiment[1].method[1].paper.median));
     CHECK_CLOSE(s.experiment[0].method[2].paper.median, 94.75, 0);
+    CHECK_STR(s.experiment[0].method[2].note, "Why.");
+    CHECK(!s.experiment[0].method[1].note);
     CHECK_INT(s.table[0].column[1], 1);
     CHECK(s.figure[0].panel[0].epochs && !s.figure[0].panel[0].rates && s.figure[0].panel[1].rates);
     CHECK_STR(s.figure[0].panel[0].metric, "accuracy");

@@ -17,7 +17,7 @@
  *       quick: {recipe: shapes.yaml, set: [train.epochs=2], minutes: 0.1}       what --quick runs instead
  *       methods:
  *         SGDM: {set: [optimizer=sgd, optimizer.lr=0.1], quick: [optimizer.lr=0.05], paper: {median: 94.48, mean: 94.52, std: 0.14}}
- *         AdaMod: {paper: {median: 94.30, mean: 94.29, std: 0.14}}
+ *         AdaMod: {paper: {median: 94.30, mean: 94.29, std: 0.14}, note: A footnote of its row in tables.}
  *       sources: {paper: [optimizer.lr], authors: [train.epochs], ours: [train.checkpoint_every]}
  *   tables:
  *     table3: {title: Test accuracy, rows: [SGDM, AdaMod], columns: [cifar10-resnet34]}
@@ -64,6 +64,7 @@ typedef struct study_method {
     char *name;
     int line;              /* in the file */
     char *label;           /* in figures; NULL: the name */
+    char *note;            /* a footnote of its row in tables; NULL: none */
     study_list set, quick; /* KEY=VALUE, after the experiment's; quick: after both */
     double factor;         /* of the tuned values; 0: 1 */
     study_number paper;

@@ -228,6 +228,7 @@ static const shape methods = {.size = sizeof(study_method),
                                                         {"set", read_words, TO(study_method, set)},
                                                         {"quick", read_words, TO(study_method, quick)},
                                                         {"paper", read_paper, TO(study_method, paper)},
+                                                        {"note", read_text, TO(study_method, note)},
                                                         {"same", read_text, TO(study_method, same)},
                                                         {"factor", read_number, TO(study_method, factor)},
                                                         {0}}};
@@ -326,6 +327,7 @@ static void free_list(study_list *l) {
 static void free_method(study_method *m) {
     free(m->name);
     free(m->label);
+    free(m->note);
     free(m->same);
     free(m->paper.text);
     free_list(&m->set);

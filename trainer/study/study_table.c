@@ -157,8 +157,10 @@ static void write_test(const study_results *r, const study_table *t, int column,
 static void put_cell(sheet *to, const place *p) {
     const int method = method_at(p);
     if (method < 0) return;
+    const study_method *m = &p->r->s->experiment[p->t->column[p->column]].method[method];
+    if (m->note && !p->r->o->quick) sheet_note(to, p->row + 1, 0, "%s", m->note);
     put_result(to, p, cell_at(p));
-    put_paper(to, p, &p->r->s->experiment[p->t->column[p->column]].method[method].paper);
+    put_paper(to, p, &m->paper);
     if (is_best(p)) sheet_bold(to, p->row + 1, 1 + 2 * p->column);
 }
 
