@@ -155,7 +155,7 @@ COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize",
             "text tokens encode", "text tokens decode", "text tokens pack", "text score", "text clean"]
 TRAINING = ["train", "compare", "report", "evaluate", "translate", "generate", "export", "predict", "bench train",
             "bench comm",
-            "bench decode", "data list", "data get", "data prepare"]
+            "bench decode", "data list", "data get", "data prepare", "reproduce"]
 
 
 def flags_of(command):

@@ -130,6 +130,41 @@ has seeds/tables/table1.csv 'numbers,Adam,exact,1,1,0,'
 reproduce --from runs/plan --out seeds >out 2>err || fail "--from has status $?: $(cat err)"
 has seeds/tables/table1.csv 'numbers,Adam,exact,2,2,0,'
 
+# ---- two machines: each makes seeds of its own, and their directories are put together ----
+reproduce --seeds 1 --out one numbers >out 2>err || fail "the first machine has status $?: $(cat err)"
+reproduce --seeds 2-2 --out two numbers >out 2>err || fail "the second machine has status $?: $(cat err)"
+[ -e two/numbers/adam-seed-2/result.json ] && [ ! -e two/numbers/adam-seed-1 ] || fail "--seeds 2-2 makes: $(ls two/numbers)"
+has two/tables/table1.md '1 of 2 seeds'
+sed -i 's/"version":"[^"]*"/"version":"0.0.7"/' two/numbers/*/machine.json
+cp -r two/numbers one
+before=$(stat -c %Y one/numbers/adam-seed-2/result.json)
+reproduce --out one numbers >out 2>err || fail "the directories together have status $?: $(cat err)"
+[ "$(stat -c %Y one/numbers/adam-seed-2/result.json)" = "$before" ] || fail 'a run of another machine is made again'
+has one/tables/table1.csv 'numbers,Adam,exact,2,2,0,' 'numbers,AdaMod,exact,2,2,0,'
+has one/index.html 'Number words: the runs are of 2 builds or machines' '<p>Made by adamod ' 'adamod 0.0.7'
+! grep -q 'builds or machines' runs/plan/index.html || fail 'runs of one build are said to be of several'
+
+# An interrupted run goes on where its directory is copied to.
+cp -r stopped moved
+sed -i 's/"version":"[^"]*"/"version":"0.0.7"/' moved/numbers/adamod-seed-1/machine.json
+reproduce --set train.steps=3000 --out moved figure2 >out 2>err || fail "a run that was moved has status $?: $(cat err)"
+has moved/index.html '1 run was begun by one of these and continued by another'
+[ -s moved/numbers/adamod-seed-1/result.json ] || fail 'a run that was moved does not go on'
+
+# A run under the name of another seed is not silently a second one.
+mkdir -p misnamed/numbers
+cp -r one/numbers/adam-seed-1 misnamed/numbers/adam-seed-1
+cp -r one/numbers/adam-seed-1 misnamed/numbers/adam-seed-2
+reproduce --from misnamed --out page-misnamed >out 2>err || fail "a misnamed run has status $?: $(cat err)"
+has page-misnamed/tables/table1.md 'seed 1 in the directory of seed 2'
+refused 1 'train.seed is 2, but was 1' "$ADAMOD" reproduce --plan plan.yaml --out misnamed numbers
+refused 2 '--set train.seed=7: each run has a seed of its own, from --seeds' \
+    "$ADAMOD" reproduce --plan plan.yaml --set train.seed=7 --dry-run
+for seeds in 0 2-1 2- -2 x 1-x 101 1,2 ''; do
+    refused 2 "--seeds is '$seeds', expected a number of seeds from 1 to 100" \
+        "$ADAMOD" reproduce --plan plan.yaml "--seeds=$seeds" --dry-run
+done
+
 reproduce figure2 >out 2>err || fail "a part of it has status $?: $(cat err)"
 has runs/plan/index.html 'id="table1"' 'id="figure1"' 'id="figure2"' # what was made before stays on the page
 
@@ -142,7 +177,7 @@ done
 sed -i 's/^  steps: 8/  steps: 4/; s/^  train: 200/  train: 100/' recorded/numbers/adam-seed-1/recipe.yaml
 sed -i 's/^  rule: adamod$/&\n  eps: 0.001/; /^  beta3: /d' recorded/numbers/adamod-seed-2/recipe.yaml
 reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
-has page/tables/table1.md '; 1 of 2 seeds; 4 of 8 updates; other data' 'data.train=100' '| Bad | not run | diverges |'
+has page/tables/table1.md '; 1 of 2 seeds; 4 of 8 updates; other data' 'data.train=100' '| Bad<sup>2</sup> | not run | diverges |'
 has page/tables/table1.md 'These runs differ from the plan: optimizer.beta3=0.999, optimizer.eps=0.001'
 has page/index.html '2 of 9 runs are over' 'Not run: Number words: Bad.'
 sed -i 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"0123456789abcdef"/' recorded/numbers/adamod-seed-2/data.json
@@ -170,6 +205,8 @@ for flag in --dry-run '--jobs 2' '--minutes 1' '--set train.steps=2' '--device c
     refused 2 "--from makes no runs, and ${flag%% *} is about making them" \
         "$ADAMOD" reproduce --plan plan.yaml --from recorded --out none $flag
 done
+refused 2 '--from makes no runs, and --seeds A-B is about making them' \
+    "$ADAMOD" reproduce --plan plan.yaml --from recorded --out none --seeds 2-3
 [ ! -e none ] || fail 'a refused command makes a directory'
 cp -r runs/plan/numbers/adam-seed-1 mixed/numbers/adam-seed-1
 cp -r runs/plan/numbers/adam-seed-2 mixed/numbers/Adam_2

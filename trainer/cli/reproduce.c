@@ -8,6 +8,7 @@
 #include "cli/make_runs.h"
 #include "cli/run_recipe.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +20,30 @@ enum { MAX_JOBS = 256 };
 typedef struct arguments {
     cli_operands names;
     const char *out, *data, *plan, *from;
-    int64_t seeds, jobs;
+    int64_t first_seed, seeds, jobs;
     double minutes;
     bool quick, dry_run;
     cli_changes changes;
 } arguments;
 
+/* "3", or "2-3". */
+static int read_seeds(void *to, const cli_flag *flag, const char *value) {
+    arguments *a = to;
+    char *end = NULL;
+    const char *dash = strchr(value, '-');
+    a->first_seed = dash ? strtoll(value, &end, 10) : 1;
+    const bool begins = !dash || (end == dash && end > value);
+    const char *last = dash ? dash + 1 : value;
+    a->seeds = strtoll(last, &end, 10);
+    if (begins && isdigit((unsigned char)*last) && !*end && a->first_seed >= 1 && a->first_seed <= a->seeds &&
+        a->seeds <= 100)
+        return 0;
+    return cli_usage(NULL, "--%s is '%.40s', expected a number of seeds from 1 to 100, or a range such as 2-3",
+                     flag->name, value);
+}
+
 static const cli_flag flags[] = {
-    CLI_WHOLE("seeds", "N", "runs of each method, with seeds 1 to N (the plan's: 3)", arguments, seeds, 1, 100),
+    CLI_READ("seeds", "N|A-B", "make runs with seeds 1 to N, or A to B, of each method (the plan's: 3)", read_seeds),
     CLI_SWITCH("quick", "the same plan on generated data and small models, in minutes", arguments, quick),
     CLI_SWITCH("dry-run", "only say what there is to do: runs, time, disk, data", arguments, dry_run),
     CLI_TEXT("out", "DIR", "where runs and results go (runs/PLAN, as runs/paper; with --quick runs/PLAN-quick)",
@@ -110,11 +127,12 @@ static bool uses_gpu(const reproduction *x) {
 
 /* --from makes no runs, so flags that say how have no meaning. */
 static int check_from(const arguments *a) {
-    const char *const flag = a->dry_run     ? "dry-run"
-                             : a->jobs      ? "jobs"
-                             : a->minutes   ? "minutes"
-                             : a->changes.n ? a->changes.list[0].flag->name
-                                            : NULL;
+    const char *const flag = a->dry_run          ? "dry-run"
+                             : a->jobs           ? "jobs"
+                             : a->minutes        ? "minutes"
+                             : a->first_seed > 1 ? "seeds A-B"
+                             : a->changes.n      ? a->changes.list[0].flag->name
+                                                 : NULL;
     if (!a->from || !flag) return 0;
     return cli_usage(COMMAND, "--from makes no runs, and --%s is about making them: leave one out", flag);
 }
@@ -139,6 +157,7 @@ static int open_study(reproduction *x) {
     x->o = (study_options){.name = (const char *const *)a->names.list,
                            .n_names = a->names.n,
                            .seeds = a->seeds,
+                           .first_seed = a->first_seed,
                            .quick = a->quick,
                            .out = a->out ? a->out : x->out,
                            .tasks = tasks_all};

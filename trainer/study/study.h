@@ -160,7 +160,8 @@ void study_free(study *s);
 typedef struct study_options {
     const char *const *name; /* of tables, figures, experiments to make; n 0: all */
     int n_names;
-    int64_t seeds; /* 0: the study's */
+    int64_t seeds;      /* 0: the study's */
+    int64_t first_seed; /* of the runs to make; 0: 1 */
     bool quick;
     bool minutes; /* the minutes in the file are of a machine like this one */
     const char *out;
@@ -200,7 +201,7 @@ int study_recipe(const study *s, const study_options *o, study_place of, study_v
 int study_check_names(const study *s, const study_options *o);
 
 /* Lists the runs that the named parts need, each once, seed after seed, so that a study that is stopped has all methods
- * with the first seeds. Directories are OUT/EXPERIMENT/METHOD-seed-N, where a key is tuned METHOD-KEY-VALUE-seed-N. */
+ * with the first seeds; seeds before o->first_seed are left out. Directories are OUT/EXPERIMENT/METHOD-seed-N, where a key is tuned METHOD-KEY-VALUE-seed-N. */
 int study_plan(const study *s, const study_options *o, run_list *out);
 
 /* Writes OUT/index.html, and its tables and figures into OUT/tables and OUT/figures, from the runs in the directory `from`,

@@ -48,6 +48,14 @@ static void note_key(study_cell *cell, const char *key, const char *is) {
     add_note(cell, text);
 }
 
+void study_note_seed(study_cell *cell, const report_run *run, int64_t seed) {
+    const char *is = report_pairs_find(&run->recipe, "train.seed");
+    char text[96];
+    if (!is || strtoll(is, NULL, 10) == seed) return;
+    snprintf(text, sizeof text, "seed %.20s in the directory of seed %lld", is, (long long)seed);
+    add_note(cell, text);
+}
+
 void study_note_data(study_cell *cell, const char *method) {
     char text[160];
     snprintf(cell->data, sizeof cell->data, "other data");

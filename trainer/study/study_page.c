@@ -127,6 +127,7 @@ static void write_experiment(const study_results *r, int index, FILE *page) {
     fputs(".</p>\n<ul>\n", page);
     for (int i = 0; i < e->n_methods; i++) write_method(r, index, i, page);
     fputs("</ul>\n", page);
+    study_write_makers(r, index, page);
     if (e->n_sources && !r->o->quick) fputs("<p>Where its values come from:</p>\n<ul>\n", page);
     for (int i = 0; i < e->n_sources && !r->o->quick; i++) {
         html(page, "<li><b>%s</b>", e->source[i].name);

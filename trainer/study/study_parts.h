@@ -69,6 +69,8 @@ const metric *study_metric(const study_results *r, int experiment);
 
 /* Compares a run with the recipe that the study plans for it, and notes the difference in the cell. */
 int study_compare(study_cell *cell, const report_run *run, const recipe *planned);
+/* Notes that a run has another seed than its directory is named after. */
+void study_note_seed(study_cell *cell, const report_run *run, int64_t seed);
 /* Notes that the data of a run have another content than those of another method. */
 void study_note_data(study_cell *cell, const char *method);
 
@@ -76,6 +78,11 @@ void study_note_data(study_cell *cell, const char *method);
 
 /* Writes a name as a heading: "table2" as "Table 2". */
 void study_write_name(FILE *page, const char *name);
+
+/* Names the builds and machines that made the runs of an experiment. */
+void study_write_makers(const study_results *r, int experiment, FILE *page);
+/* Says so if there is more than one. */
+void study_write_mixture(const study_results *r, int experiment, FILE *page);
 
 /* Writes a table into a directory and onto the page. link: the directory relative to the page. */
 int study_write_table(const study_results *r, const study_table *t, const char *directory, const char *link,

@@ -121,13 +121,19 @@ static int check_measure(const study *s, const study_options *o, int experiment,
                           key_show(name).text, known);
 }
 
-/* A change for all runs would make those of all values equal. */
+static bool sets(const char *change, const char *key) {
+    const size_t n = strlen(key);
+    return strncmp(change, key, n) == 0 && change[n] == '=';
+}
+
+/* A change for all runs would make those of all values, or of all seeds, equal. */
 static int check_changes(const study *s, const study_options *o, int experiment) {
     const study_tune *t = study_tuned(s, o, experiment);
-    const size_t n = t ? strlen(t->key) : 0;
-    for (int i = 0; t && i < o->n_set; i++) {
-        if (strncmp(o->set[i], t->key, n) == 0 && o->set[i][n] == '=')
+    for (int i = 0; i < o->n_set; i++) {
+        if (t && sets(o->set[i], t->key))
             return adamod__refuse("--set %s: %s tunes this key", o->set[i], s->experiment[experiment].name);
+        if (sets(o->set[i], "train.seed"))
+            return adamod__refuse("--set %s: each run has a seed of its own, from --seeds", o->set[i]);
     }
     return 0;
 }
@@ -259,7 +265,8 @@ int study_plan(const study *s, const study_options *o, run_list *out) {
     if (study_check_names(s, o)) return -1;
     int status = allocate(&n) ? adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory") : 0;
     if (!status) find_needs(&n);
-    for (int64_t seed = 1; !status && seed <= n.most; seed++) status = add_seed(&n, seed, out);
+    for (int64_t seed = o->first_seed > 1 ? o->first_seed : 1; !status && seed <= n.most; seed++)
+        status = add_seed(&n, seed, out);
     for (int i = 0; n.at && i < s->n_experiments; i++) free(n.at[i]);
     free(n.at);
     if (status) run_list_free(out);

@@ -109,6 +109,7 @@ static int read_runs(study_results *r, study_place of, study_value value, const 
         if (access(path, F_OK)) continue;
         if (seed > most_seeds(r, of)) cell->more++;
         else if (add_run(cell, directory, in, planned)) return -1;
+        else study_note_seed(cell, &cell->run[cell->n - 1], seed);
     }
     return 0;
 }

@@ -243,6 +243,7 @@ int study_write_table(const study_results *r, const study_table *t, const char *
     fputs("</h2>\n", page);
     if (!status) status = sheet_html(s, page);
     for (int c = 0; c < t->columns.n; c++) write_test(r, t, c, page);
+    for (int c = 0; c < t->columns.n; c++) study_write_mixture(r, t->column[c], page);
     fputs("<p class=\"legend\">The table as ", page);
     for (int i = 0; i < 3; i++)
         html(page, "%s<a href=\"%s/%s.%s\">%s</a>", i ? ", " : "", link, t->name, kinds[i], kinds[i]);
