@@ -72,6 +72,24 @@ TEST(languages) {
     sheet_free(s);
 }
 
+TEST(remarks) {
+    sheet *s = sheet_create(2, 2, NULL);
+    sheet_put_remark(s, 1, 1, "old", "gone");
+    sheet_put_remark(s, 1, 1, "94.4 ± 0.1", "1 of 3 seeds; 50 % of it");
+    sheet_bold(s, 1, 1);
+    sheet_note(s, 1, 1, "Why.");
+    CHECK_HAS(text_of(s, sheet_csv), ",94.4 ± 0.1; 1 of 3 seeds; 50 % of it\r\n");
+    CHECK_HAS(text_of(s, sheet_markdown), "|  | **94.4 ± 0.1; 1 of 3 seeds; 50 % of it**<sup>1</sup> |\n");
+    CHECK_HAS(text_of(s, sheet_latex),
+              " & \\shortstack[r]{\\textbf{94.4 $\\pm$ 0.1}$^{1}$\\\\{\\scriptsize 1 of 3 seeds}"
+              "\\\\{\\scriptsize 50 \\% of it}} \\\\\n");
+    CHECK_HAS(text_of(s, sheet_html), "<td><b>94.4 ± 0.1</b><sup>1</sup>"
+                                      "<small class=\"remark\">1 of 3 seeds; 50 % of it</small></td>");
+    sheet_put(s, 1, 1, "94.4");
+    CHECK_HAS(text_of(s, sheet_html), "<td><b>94.4</b><sup>1</sup></td>");
+    sheet_free(s);
+}
+
 /* A cell in each language. */
 static void check_cell(const char *text, const char *csv, const char *markdown, const char *latex, const char *html) {
     sheet *s = sheet_create(1, 1, NULL);
@@ -154,5 +172,5 @@ TEST(long_heads_are_broken_for_latex) {
     sheet_free(s);
 }
 
-RUN_TESTS(ENTRY(long_heads_are_broken_for_latex), ENTRY(languages), ENTRY(escapes), ENTRY(files),
+RUN_TESTS(ENTRY(long_heads_are_broken_for_latex), ENTRY(languages), ENTRY(remarks), ENTRY(escapes), ENTRY(files),
           ENTRY(a_full_disk_is_a_failure))

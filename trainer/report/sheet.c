@@ -13,6 +13,7 @@
 
 typedef struct cell {
     char *text; /* NULL: empty */
+    char *own;  /* the text without its remark; NULL: there is none */
     bool bold;
 } cell;
 
@@ -53,7 +54,10 @@ sheet *sheet_under(const char *const *heads, int columns, int rows, const char *
 
 void sheet_free(sheet *s) {
     if (!s) return;
-    for (int i = 0; s->cell && i < s->rows * s->columns; i++) free(s->cell[i].text);
+    for (int i = 0; s->cell && i < s->rows * s->columns; i++) {
+        free(s->cell[i].text);
+        free(s->cell[i].own);
+    }
     for (size_t i = 0; i < s->n_notes; i++) free(s->note[i]);
     free(s->cell);
     free(s->note);
@@ -84,6 +88,24 @@ void sheet_put(sheet *s, int row, int column, const char *format, ...) {
     va_end(arguments);
     free(cell_at(s, row, column)->text);
     cell_at(s, row, column)->text = text;
+    free(cell_at(s, row, column)->own);
+    cell_at(s, row, column)->own = NULL;
+}
+
+void sheet_put_remark(sheet *s, int row, int column, const char *text, const char *remark) {
+    sheet_put(s, row, column, "%s; %s", text, remark);
+    cell_at(s, row, column)->own = strdup(text);
+    if (!cell_at(s, row, column)->own) s->failed = true;
+}
+
+/* NULL: none. */
+static const char *remark_at(const sheet *s, int row, int column) {
+    const cell *c = cell_at(s, row, column);
+    return c->text && c->own ? c->text + strlen(c->own) + strlen("; ") : NULL;
+}
+
+static const char *own_text_at(const sheet *s, int row, int column) {
+    return remark_at(s, row, column) ? cell_at(s, row, column)->own : text_at(s, row, column);
 }
 
 void sheet_bold(sheet *s, int row, int column) { cell_at(s, row, column)->bold = true; }
@@ -318,15 +340,31 @@ static void latex_head(FILE *out, const char *text) {
     fputc('}', out);
 }
 
+/* Each part of a remark below the last, so that the column is no wider than its numbers need. */
+static void latex_remark(FILE *out, const char *text) {
+    while (*text) {
+        const char *end = strstr(text, "; ");
+        const char *next = end ? end + strlen("; ") : text + strlen(text);
+        fputs("\\\\{\\scriptsize ", out);
+        for (end = end ? end : next; text < end;) text += latex_piece(out, text);
+        fputc('}', out);
+        text = next;
+    }
+    fputc('}', out);
+}
+
 static void latex_row(const sheet *s, FILE *out, int row) {
     for (int column = 0; column < s->columns; column++) {
         const bool bold = cell_at(s, row, column)->bold;
+        const char *remark = remark_at(s, row, column);
         fputs(column ? " & " : "    ", out);
+        if (remark) fputs("\\shortstack[r]{", out);
         if (bold) fputs("\\textbf{", out);
         if (row == 0 && column > 0) latex_head(out, text_at(s, row, column));
-        else latex_text(out, text_at(s, row, column));
+        else latex_text(out, own_text_at(s, row, column));
         if (bold) fputc('}', out);
         write_marks(s, out, row, column, "$^{", "}$");
+        if (remark) latex_remark(out, remark);
     }
     fputs(" \\\\\n", out);
 }
@@ -361,9 +399,10 @@ static void html_cell(const sheet *s, FILE *out, int row, int column) {
     const bool bold = cell_at(s, row, column)->bold;
     const char *tag = !row || !column ? "th" : "td";
     fprintf(out, "<%s%s>%s", tag, !row ? " scope=\"col\"" : !column ? " scope=\"row\"" : "", bold ? "<b>" : "");
-    html_text(out, text_at(s, row, column));
+    html_text(out, own_text_at(s, row, column));
     if (bold) fputs("</b>", out);
     write_marks(s, out, row, column, "<sup>", "</sup>");
+    if (remark_at(s, row, column)) html(out, "<small class=\"remark\">%s</small>", remark_at(s, row, column));
     fprintf(out, "</%s>", tag);
 }
 

@@ -13,6 +13,8 @@ void sheet_free(sheet *s); /* NULL is fine */
 
 /* Sets the text of a cell, in UTF-8. A failure of memory is kept, and returned by every writer. */
 void sheet_put(sheet *s, int row, int column, const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The same with a remark, such as "1 of 3 seeds": behind "; " in CSV and Markdown, small and below in LaTeX and HTML. */
+void sheet_put_remark(sheet *s, int row, int column, const char *text, const char *remark);
 void sheet_bold(sheet *s, int row, int column);
 /* Adds a footnote to a cell. Equal notes have one number, from 1 on, in the order of their first use. */
 void sheet_note(sheet *s, int row, int column, const char *format, ...) __attribute__((format(printf, 4, 5)));
