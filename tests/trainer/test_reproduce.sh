@@ -179,7 +179,10 @@ sed -i 's/^  rule: adamod$/&\n  eps: 0.001/; /^  beta3: /d' recorded/numbers/ada
 reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"
 has page/tables/table1.md '; 1 of 2 seeds; 4 of 8 updates; other data' 'data.train=100' '| Bad<sup>2</sup> | not run | diverges |'
 has page/tables/table1.md 'These runs differ from the plan: optimizer.beta3=0.999, optimizer.eps=0.001'
-has page/index.html '2 of 9 runs are over' 'Not run: Number words: Bad.'
+has page/index.html '2 of 9 runs are over' 'Not run: Number words: Bad.' \
+    'Not as planned: Number words (Adam): 1 of 2 seeds; 4 of 8 updates; other data (data.train=100, train.steps=4). ' \
+    'Number words (AdaMod): 1 of 2 seeds (optimizer.beta3=0.999, optimizer.eps=0.001).'
+! grep -q 'Not as planned' runs/plan/index.html || fail 'runs as planned are said not to be'
 sed -i 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"0123456789abcdef"/' recorded/numbers/adamod-seed-2/data.json
 sed -i 's/train: 100/train: 200/' recorded/numbers/adam-seed-1/recipe.yaml
 reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $(cat err)"

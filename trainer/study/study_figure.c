@@ -143,6 +143,64 @@ static void write_lacking(const canvas *c, FILE *page) {
     if (c->lacking) fputs(".", page);
 }
 
+/* What is not as planned in the runs of a line, and the keys that make it; "": nothing, or no runs. */
+typedef struct remark {
+    char text[700];
+} remark;
+
+static remark remark_of(const canvas *c, int experiment, int method) {
+    const study_cell *cell = study_cell_of(c->r, experiment, method);
+    const study_marks m = study_marks_of(cell, (int)study_seeds(c->r->s, c->r->o, experiment));
+    remark out = {""};
+    if (cell->n && *m.text && *cell->keys) snprintf(out.text, sizeof out.text, "%s (%s)", m.text, cell->keys);
+    else if (cell->n) snprintf(out.text, sizeof out.text, "%s%s", m.text, cell->keys);
+    return out;
+}
+
+static bool shows(const canvas *c, int experiment, int method) {
+    for (int p = 0; p < c->f->n_panels; p++) {
+        for (int i = 0; c->f->panel[p].experiment == experiment && i < c->f->panel[p].n_methods; i++) {
+            if (c->f->panel[p].method[i] == method) return study_cell_of(c->r, experiment, method)->n > 0;
+        }
+    }
+    return false;
+}
+
+/* Writes a remark with the methods that it is of, unless it is of all or was written before. Returns whether it did. */
+static bool write_remark(const canvas *c, int experiment, int method, const char *before, FILE *page) {
+    const study_experiment *e = &c->r->s->experiment[experiment];
+    const remark own = remark_of(c, experiment, method);
+    int with = 0, shown = 0;
+    for (int i = 0; i < e->n_methods; i++) {
+        if (!shows(c, experiment, i)) continue;
+        const bool same = strcmp(remark_of(c, experiment, i).text, own.text) == 0;
+        if (same && i < method) return false;
+        with += same;
+        shown++;
+    }
+    html(page, "%s%s", before, e->title);
+    for (int i = method, n = 0; i < e->n_methods && with < shown; i++) {
+        if (shows(c, experiment, i) && strcmp(remark_of(c, experiment, i).text, own.text) == 0)
+            html(page, "%s%s", n++ ? ", " : " (", e->method[i].name);
+    }
+    html(page, "%s: %s", with < shown ? ")" : "", own.text);
+    return true;
+}
+
+/* "Not as planned: ResNet-34 on CIFAR-10 (Adam, AdaMod): 1 of 3 seeds; 30 of 200 epochs (train.epochs=30)." */
+static void write_remarks(const canvas *c, FILE *page) {
+    const char *before = " Not as planned: ";
+    bool any = false;
+    for (int e = 0; e < c->r->s->n_experiments; e++) {
+        for (int i = 0; i < c->r->s->experiment[e].n_methods; i++) {
+            if (!shows(c, e, i) || !*remark_of(c, e, i).text || !write_remark(c, e, i, before, page)) continue;
+            before = ". ";
+            any = true;
+        }
+    }
+    if (any) fputs(".", page);
+}
+
 static void write_figure(const canvas *c, const drawing_result *drawn, const char *link, FILE *page) {
     const study_figure *f = c->f;
     html(page, "<section id=\"%s\">\n<h2>", f->name);
@@ -154,6 +212,7 @@ static void write_figure(const canvas *c, const drawing_result *drawn, const cha
     if (c->r->o->quick) html(page, " %s.", STUDY_QUICK_NOTE);
     if (c->validation)
         fputs(" Curves of the validation data: these runs measured the test data only at the end.", page);
+    write_remarks(c, page);
     write_lacking(c, page);
     if (drawn->svg) html(page, " <a href=\"%s/%s.svg\">SVG</a>", link, f->name);
     if (drawn->pdf) html(page, " <a href=\"%s/%s.pdf\">PDF</a>", link, f->name);

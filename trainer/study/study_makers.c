@@ -24,15 +24,17 @@ static const char *fact(const report_pairs *m, const char *key) {
     return value ? value : "";
 }
 
-/* "adamod 1.0.0 (3ed9c94321ff), cuda:0 (NVIDIA H200), mixed precision" */
+/* "adamod 1.0.0 (3ed9c94321ff), NVIDIA H200, mixed precision": a device of "cuda:0 (NVIDIA H200)" without its number. */
 static void describe(const report_pairs *m, char *out, size_t size) {
     const char *version = fact(m, "version"), *commit = fact(m, "commit"), *precision = fact(m, "precision");
     const char *device = fact(m, "device"), *processor = fact(m, "processor");
     const bool gpu = strstr(device, "cuda") || strcmp(fact(m, "backend"), "cuda") == 0;
     const char *where = gpu && *device ? device : *processor ? processor : *device ? device : "a machine not recorded";
-    snprintf(out, size, "adamod %.40s%s%.40s%s, %.120s%s%.20s%s", *version ? version : "of unknown version",
-             *commit ? " (" : "", commit, *commit ? ")" : "", where, *precision ? ", " : "", precision,
-             *precision ? " precision" : "");
+    const char *name = strncmp(where, "cuda:", 5) == 0 ? strchr(where, '(') : NULL;
+    const int length = name ? (int)strcspn(++name, ")") : 120;
+    snprintf(out, size, "adamod %.40s%s%.40s%s, %.*s%s%.20s%s", *version ? version : "of unknown version",
+             *commit ? " (" : "", commit, *commit ? ")" : "", length, name ? name : where, *precision ? ", " : "",
+             precision, *precision ? " precision" : "");
 }
 
 /* Counts the run for the maker of one of its parts. Returns false if an earlier part has the same maker. */

@@ -67,6 +67,13 @@ const char *study_measure(const study_results *r, int experiment);
 /* The metric itself, as its runs describe it; NULL: there are no runs. */
 const metric *study_metric(const study_results *r, int experiment);
 
+/* What is not as planned, with semicolons between: "1 of 3 seeds; 10 of 200 epochs; own files"; "": nothing. */
+typedef struct study_marks {
+    char text[256];
+} study_marks;
+
+study_marks study_marks_of(const study_cell *c, int wanted);
+
 /* Compares a run with the recipe that the study plans for it, and notes the difference in the cell. */
 int study_compare(study_cell *cell, const report_run *run, const recipe *planned);
 /* Notes that a run has another seed than its directory is named after. */

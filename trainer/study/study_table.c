@@ -36,13 +36,8 @@ static int decimals_of(const study_results *r, int experiment) {
 
 /* ---- Text of a cell ---------------------------------------------------------------------------------------------- */
 
-/* A list with semicolons between its parts. */
-typedef struct marks {
-    char text[256];
-} marks;
-
-static void mark(marks *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void mark(marks *m, const char *format, ...) {
+static void mark(study_marks *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void mark(study_marks *m, const char *format, ...) {
     va_list arguments;
     size_t used = strlen(m->text);
     used += (size_t)snprintf(m->text + used, sizeof m->text - used, "%s", used ? "; " : "");
@@ -51,10 +46,9 @@ static void mark(marks *m, const char *format, ...) {
     va_end(arguments);
 }
 
-/* Marks for the number: fewer seeds, a shorter schedule, other data. */
-static marks marks_of(const study_cell *c, int wanted) {
+study_marks study_marks_of(const study_cell *c, int wanted) {
     const int over = c->finished + c->diverged;
-    marks m = {""};
+    study_marks m = {""};
     if (over < wanted) mark(&m, "%d of %d seeds", over, wanted);
     if (c->diverged && c->finished) mark(&m, "%d of %d diverges", c->diverged, over);
     if (*c->length) mark(&m, "%s", c->length);
@@ -71,7 +65,7 @@ static const char *state_of(const study_cell *c) {
 /* Writes the number, or why there is none; the marks follow. */
 static void put_result(sheet *to, const place *p, const study_cell *c) {
     const int e = p->t->column[p->column], column = 1 + 2 * p->column;
-    const marks m = marks_of(c, (int)study_seeds(p->r->s, p->r->o, e));
+    const study_marks m = study_marks_of(c, (int)study_seeds(p->r->s, p->r->o, e));
     char number[128];
     if (c->of.n) report_spread_text(&c->of, decimals_of(p->r, e), 1, number, sizeof number);
     else snprintf(number, sizeof number, "%s", state_of(c));
