@@ -123,7 +123,7 @@ static int leader(const study_results *r, const study_table *t, int column) {
     return best;
 }
 
-/* Writes what the seeds can tell of a column: "SGDM has the best mean; against Adam p = 0.210." */
+/* Writes what the seeds can tell of a column: "SGDM has the best mean; against Adam (p = 0.21), AdaMod (p = 0.03) by Welch's test." */
 static void write_test(const study_results *r, const study_table *t, int column, FILE *page) {
     const int best = leader(r, t, column);
     const place own = {r, t, best, column};
@@ -138,13 +138,13 @@ static void write_test(const study_results *r, const study_table *t, int column,
         if (!least)
             html(page, "<p class=\"legend\">%s: %s", r->s->experiment[t->column[column]].title, t->rows.at[best]);
         ranking_p_words(p, words, sizeof words);
-        html(page, "%s%s %s", before, t->rows.at[i], words);
+        html(page, "%s%s (%s)", before, t->rows.at[i], words);
         before = ", ";
         if (!least || c->of.n < least) least = c->of.n < b->of.n ? c->of.n : b->of.n;
     }
     if (!least) return;
     welch_power(least, power, sizeof power);
-    html(page, " (Welch's test). %s</p>\n", power);
+    html(page, " by Welch's test. %s</p>\n", power);
 }
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
