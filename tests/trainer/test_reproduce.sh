@@ -59,6 +59,9 @@ figures:
   figure2:
     title: Other beta3
     panels: [{title: Validation, of: sweep, show: valid loss, over: updates}]
+  figure3:
+    title: Pictures
+    panels: [{title: Test, of: pictures, show: test accuracy, over: epochs}]
 END
 cat >pictures.yaml <<'END'
 name: pictures
@@ -101,10 +104,11 @@ has stopped/index.html 'A tiny study' 'id="figure2"'
 # ---- all ----
 reproduce --jobs 2 >out 2>err || fail "the study has status $?: $(cat err)"
 has out 'The page is runs/plan/index.html'
-has runs/plan/tables/table1.md '| Bad<sup>1</sup> | diverges | diverges |' '<sup>1</sup> Too large.' '34.81 (34.90 ± 0.10)' 'not run' 'adamod data prepare cifar10'
+has runs/plan/tables/table1.md '| Bad<sup>1</sup> | diverges | diverges |' '<sup>1</sup> Too large.' '34.81 (34.90 ± 0.10)' '| not run; data are missing<sup>' 'adamod data prepare cifar10'
 has runs/plan/tables/table1.csv 'experiment,method,metric' 'numbers,Adam,exact,2,2,0,' 'numbers,Bad,exact,2,0,2,'
 has runs/plan/tables/table1.tex 'toprule' 'diverges' 'Bad$^{1}$' 'Too large.'
-has runs/plan/index.html '<h1>A tiny study</h1>' 'optimizer.beta3=0.9' 'Where its values come from' 'data are missing'
+has runs/plan/index.html '<h1>A tiny study</h1>' 'optimizer.beta3=0.9' 'Where its values come from' 'data are missing' \
+    'Not run: Pictures that are not here: AdaMod (data are missing: adamod data prepare cifar10).'
 [ ! -e runs/plan/sweep/beta3-0.99-seed-1 ] || fail 'a run of another experiment is made twice'
 [ -e runs/plan/sweep/beta3-0.9-seed-1 ] && [ ! -e runs/plan/sweep/beta3-0.9-seed-2 ] || fail 'the sweep has not one seed'
 if command -v gnuplot >/dev/null; then
@@ -225,6 +229,14 @@ sed -i 's/"exact"/"exactly"/g' mixed/numbers/adamod-seed-1/task.json
 cp runs/plan/numbers/adamod-seed-1/result.json mixed/numbers/adamod-seed-1
 reproduce --from mixed --out page-mixed >out 2>err || fail "--from a mixed directory has status $?: $(cat err)"
 has page-mixed/tables/table1.md '| AdaMod | not measured; 1 of 2 seeds |'
+
+rm -r mixed
+mkdir -p mixed/numbers
+cp -r runs/plan/numbers/adam-seed-* mixed/numbers
+sed -i 's/steps: 8$/steps: 40/' mixed/numbers/adam-seed-1/recipe.yaml
+sed -i 's/steps: 8$/steps: 4/' mixed/numbers/adam-seed-2/recipe.yaml
+reproduce --from mixed --out page-mixed >out 2>err || fail "--from runs of several lengths has status $?: $(cat err)"
+has page-mixed/tables/table1.md '; other lengths<sup>1</sup>' 'train.steps=40, train.steps=4.'
 
 # ---- --quick says that it is not the study ----
 reproduce --quick --jobs 1 table1 >out 2>err || fail "--quick has status $?: $(cat err)"

@@ -32,13 +32,25 @@ static const char *shown(const char *value) {
 }
 
 static void note_length(study_cell *cell, const char *unit, const char *is, const char *planned) {
-    if (!*cell->length) snprintf(cell->length, sizeof cell->length, "%.20s of %.20s %s", is, planned, unit);
+    char text[sizeof cell->length];
+    snprintf(text, sizeof text, "%.20s of %.20s %s", is, planned, unit);
+    if (*cell->length && strcmp(cell->length, text) != 0) snprintf(text, sizeof text, "other lengths");
+    snprintf(cell->length, sizeof cell->length, "%s", text);
+}
+
+/* Whether a list with ", " between its parts has this one: "a=10" does not have "a=1". */
+static bool has_part(const char *list, const char *text) {
+    const size_t n = strlen(text);
+    for (const char *at = list; (at = strstr(at, text)); at++) {
+        if ((at == list || at[-1] == ' ') && (!at[n] || at[n] == ',')) return true;
+    }
+    return false;
 }
 
 /* Notes a text once in the list of keys. */
 static void add_note(study_cell *cell, const char *text) {
     const size_t used = strlen(cell->keys);
-    if (strstr(cell->keys, text) || used + strlen(text) + 3 > sizeof cell->keys) return;
+    if (has_part(cell->keys, text) || used + strlen(text) + 3 > sizeof cell->keys) return;
     snprintf(cell->keys + used, sizeof cell->keys - used, "%s%s", used ? ", " : "", text);
 }
 

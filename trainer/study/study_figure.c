@@ -133,12 +133,14 @@ static void write_lacking(const canvas *c, FILE *page) {
     const char *before = " Not run: ";
     for (int e = 0; e < c->r->s->n_experiments; e++) {
         const study_experiment *of = &c->r->s->experiment[e];
-        for (int i = 0, n = 0; i < of->n_methods; i++) {
+        int n = 0;
+        for (int i = 0; i < of->n_methods; i++) {
             if (!lacks(c, e, i)) continue;
             if (n++ == 0) html(page, "%s%s: %s", before, of->title, of->method[i].name);
             else html(page, ", %s", of->method[i].name);
             before = "; ";
         }
+        if (n && c->r->missing && c->r->missing[e]) html(page, " (data are missing: %s)", c->r->missing[e]);
     }
     if (c->lacking) fputs(".", page);
 }

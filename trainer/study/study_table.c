@@ -70,7 +70,9 @@ static void put_result(sheet *to, const place *p, const study_cell *c) {
     if (c->of.n) report_spread_text(&c->of, decimals_of(p->r, e), 1, number, sizeof number);
     else snprintf(number, sizeof number, "%s", state_of(c));
     const bool empty = !c->finished && !c->diverged;
-    if (empty || !*m.text) sheet_put(to, p->row + 1, column, "%s", number);
+    if (!c->n && p->r->missing && p->r->missing[e])
+        sheet_put_remark(to, p->row + 1, column, number, "data are missing");
+    else if (empty || !*m.text) sheet_put(to, p->row + 1, column, "%s", number);
     else sheet_put_remark(to, p->row + 1, column, number, m.text);
     if (*c->keys) sheet_note(to, p->row + 1, column, "These runs differ from the plan: %s.", c->keys);
     if (c->going)
