@@ -26,6 +26,7 @@ experiments:
     recipe: tiny.yaml
     measure: exact
     minutes: 60
+    gigabytes: 0.5
     samples: 200
     quick: {recipe: tiny.yaml, set: [train.steps=2]}
     methods:
@@ -83,6 +84,14 @@ has out numbers 'data are missing' 'adamod data prepare cifar10' 'On a toaster'
 [ ! -e runs ] || fail 'a dry run made a directory'
 reproduce --dry-run figure2 >out || fail "a dry run of a figure has status $?"
 grep -E '^in all +2 +0 +0 +2 ' out >/dev/null || fail "figure2 needs two runs: $(cat out)"
+reproduce --dry-run numbers >out
+grep -E '^numbers +6 +0 +0 +6 +.* 3 GB$' out >/dev/null || fail "six runs need 3 GB: $(cat out)"
+! grep -q 'too little' out || fail "3 GB are said not to fit: $(cat out)"
+sed 's/gigabytes: 0.5/gigabytes: 1e7/' plan.yaml >large.yaml
+"$ADAMOD" reproduce --plan large.yaml --dry-run numbers >out
+has out '6e+04 TB' ' are free in runs/large, too little for all of these runs'
+reproduce --dry-run --drop-checkpoints numbers >out
+grep -E '^numbers +6 +0 +0 +6 +.* not known$' out >/dev/null || fail "without checkpoints the disk is not known: $(cat out)"
 
 # ---- an interruption, then the rest ----
 status=0
@@ -136,9 +145,12 @@ has seeds/tables/table1.csv 'numbers,Adam,exact,2,2,0,'
 
 # ---- two machines: each makes seeds of its own, and their directories are put together ----
 reproduce --seeds 1 --out one numbers >out 2>err || fail "the first machine has status $?: $(cat err)"
-reproduce --seeds 2-2 --out two numbers >out 2>err || fail "the second machine has status $?: $(cat err)"
+reproduce --seeds 2-2 --out two --drop-checkpoints numbers >out 2>err || fail "the second machine has status $?: $(cat err)"
 [ -e two/numbers/adam-seed-2/result.json ] && [ ! -e two/numbers/adam-seed-1 ] || fail "--seeds 2-2 makes: $(ls two/numbers)"
 has two/tables/table1.md '1 of 2 seeds'
+[ -z "$(find two -name checkpoints)" ] && [ -e one/numbers/adam-seed-1/checkpoints ] || fail '--drop-checkpoints'
+reproduce --dry-run --out one numbers >out
+grep -E '^numbers +6 +3 +0 +3 +.* [0-9.]+ kB$' out >/dev/null || fail "runs that are over say what is needed: $(cat out)"
 sed -i 's/"version":"[^"]*"/"version":"0.0.7"/' two/numbers/*/machine.json
 cp -r two/numbers one
 before=$(stat -c %Y one/numbers/adam-seed-2/result.json)
@@ -207,7 +219,7 @@ mkdir -p empty mixed/numbers mixed/other
 refused 1 'nowhere: No such file or directory' "$ADAMOD" reproduce --plan plan.yaml --from nowhere --out none
 refused 1 'empty has no runs of this study, expected directories such as numbers/adam-seed-1' \
     "$ADAMOD" reproduce --plan plan.yaml --from empty --out none
-for flag in --dry-run '--jobs 2' '--minutes 1' '--set train.steps=2' '--device cpu'; do
+for flag in --dry-run --drop-checkpoints '--jobs 2' '--minutes 1' '--set train.steps=2' '--device cpu'; do
     # shellcheck disable=SC2086
     refused 2 "--from makes no runs, and ${flag%% *} is about making them" \
         "$ADAMOD" reproduce --plan plan.yaml --from recorded --out none $flag
@@ -342,7 +354,7 @@ refused 1 'runs/plan/numbers/adam-seed-1 is a run of another recipe: model.d is 
 sed 's/measure: exact/mesure: exact/' plan.yaml >broken.yaml
 refused 1 'broken.yaml:9: no such key: mesure; did you mean measure?' "$ADAMOD" reproduce --plan broken.yaml
 sed 's/optimizer.beta3=0.9\]/optimizer.beta3=9]/' plan.yaml >broken.yaml
-refused 2 'broken.yaml:25: beta3 0.9: ' "$ADAMOD" reproduce --plan broken.yaml --out other
+refused 2 'broken.yaml:26: beta3 0.9: ' "$ADAMOD" reproduce --plan broken.yaml --out other
 [ ! -e other ] || fail 'a broken plan makes a directory'
 touch file
 refused 1 'file' "$ADAMOD" reproduce --plan plan.yaml --from recorded --out file/page

@@ -26,16 +26,18 @@ static double bytes_of(const char *directory) {
     return bytes_counted;
 }
 
-/* Mean bytes of the runs of a group that are over; NAN: there are none. */
+/* Mean bytes of the runs of a group that are over; the guess if there are none; NAN: nor that. */
 static double usual_bytes(const run_list *p, const char *group) {
-    double sum = 0;
+    double sum = 0, guess = NAN;
     int n = 0;
     for (int i = 0; i < p->n; i++) {
-        if (p->at[i].state != RUN_IS_OVER || strcmp(p->at[i].group, group) != 0) continue;
+        if (strcmp(p->at[i].group, group) != 0) continue;
+        guess = p->at[i].bytes;
+        if (p->at[i].state != RUN_IS_OVER) continue;
         sum += bytes_of(p->at[i].directory);
         n++;
     }
-    return n ? sum / n : NAN;
+    return n ? sum / n : guess;
 }
 
 /* Free bytes where the directory is, or will be. */
@@ -132,6 +134,8 @@ void make_runs_print(const run_list *p, const make_options *o) {
         groups++;
     }
     if (groups > 1) print_row("in all", width, &all, at_once);
-    text_line(stdout, "%s are free in %s", size_text(bytes_free(o->out), size), o->out);
+    const double room = bytes_free(o->out);
+    text_line(stdout, "%s are free in %s%s", size_text(room, size), o->out,
+              all.bytes > room ? ", too little for all of these runs" : "");
     if (all.unknown) printf("Times that are not known become known with the first run of their kind.\n");
 }

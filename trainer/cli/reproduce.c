@@ -22,7 +22,7 @@ typedef struct arguments {
     const char *out, *data, *plan, *from;
     int64_t first_seed, seeds, jobs;
     double minutes;
-    bool quick, dry_run;
+    bool quick, dry_run, drop;
     cli_changes changes;
 } arguments;
 
@@ -55,6 +55,7 @@ static const cli_flag flags[] = {
     CLI_WHOLE("jobs", "N", "number of runs at the same time, which share the cores (1; with --quick one a core)",
               arguments, jobs, 1, MAX_JOBS),
     MAKE_RUNS_MINUTES(arguments, minutes),
+    CLI_SWITCH("drop-checkpoints", "delete the checkpoints of each run that is over", arguments, drop),
     CLI_TEXT("from", "DIR", "make no runs; show those recorded in DIR", arguments, from),
     CLI_TEXT("plan", "FILE", "the experiments, tables and figures (recipes/paper.yaml)", arguments, plan),
     CLI_HELP_FLAG,
@@ -131,6 +132,7 @@ static int check_from(const arguments *a) {
                              : a->jobs           ? "jobs"
                              : a->minutes        ? "minutes"
                              : a->first_seed > 1 ? "seeds A-B"
+                             : a->drop           ? "drop-checkpoints"
                              : a->changes.n      ? a->changes.list[0].flag->name
                                                  : NULL;
     if (!a->from || !flag) return 0;
@@ -247,9 +249,11 @@ static int make(reproduction *x, int *failed) {
                               .out = x->o.out,
                               .jobs = jobs_of(x->a),
                               .minutes = x->a->minutes,
+                              .drop = x->a->drop,
                               .again = "the same command"};
     if (study_plan(&x->s, &x->o, &x->runs)) return cli_refused(COMMAND);
     if (run_list_look(&x->runs)) return cli_failed(COMMAND);
+    for (int i = 0; x->a->drop && i < x->runs.n; i++) x->runs.at[i].bytes = NAN; /* the plan's are with checkpoints */
     make_runs_print(&x->runs, &how);
     print_hours(x);
     const int status = drop_missing(x);

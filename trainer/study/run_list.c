@@ -68,6 +68,7 @@ int run_list_add(run_list *p, recipe *r, const char *directory, const char *grou
                    .label = strdup(label),
                    .seed = r->train.seed,
                    .seconds = seconds,
+                   .bytes = NAN,
                    .spent = NAN};
     if (!e.directory || !e.group || !e.variant || !e.label) return free_entry(&e), fail_memory();
     e.r = *r;
@@ -85,6 +86,8 @@ static int replace(char **text, const char *by) {
 }
 
 int run_list_label(run_list *p, const char *label) { return replace(&p->at[p->n - 1].label, label); }
+void run_list_bytes(run_list *p, double bytes) { p->at[p->n - 1].bytes = bytes; }
+
 int run_list_value(run_list *p, const char *value) { return replace(&p->at[p->n - 1].value, value); }
 
 /* ---- what is there ---- */

@@ -21,6 +21,7 @@ typedef struct run_entry {
     char *label;   /* for people: "cifar10-resnet34: Adam, seed 2" */
     uint64_t seed;
     double seconds; /* its time as a guess from elsewhere; NAN: none */
+    double bytes;   /* on the disk, in the same way */
     run_state state;
     double spent; /* seconds of training so far, or of all of it once it finished; NAN: not known, or it diverged */
 } run_entry;
@@ -36,6 +37,8 @@ int run_list_add(run_list *p, recipe *r, const char *directory, const char *grou
 /* Replace the label or the value of the run added last. */
 int run_list_label(run_list *p, const char *label);
 int run_list_value(run_list *p, const char *value);
+/* Guesses the bytes of the run added last. */
+void run_list_bytes(run_list *p, double bytes);
 /* Sets the state of the run added last to over or new by its directory, whatever recipe is there. */
 void run_list_see_end(run_list *p);
 void run_list_remove(run_list *p, int index);

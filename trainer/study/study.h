@@ -13,6 +13,7 @@
  *       set: [train.epochs=200]            in all its runs
  *       measure: accuracy                  a metric of the task, on the test data
  *       minutes: 5                         of one run
+ *       gigabytes: 0.46                    on the disk, of one run
  *       samples: 50000                     to train with, that the whole data have
  *       quick: {recipe: shapes.yaml, set: [train.epochs=2], minutes: 0.1}       what --quick runs instead
  *       methods:
@@ -94,9 +95,9 @@ typedef struct study_experiment {
     char *recipe; /* a path */
     study_list set;
     char *measure;
-    double minutes; /* 0: not known */
-    int64_t seeds;  /* 0: the study's */
-    double samples; /* to train with, that the whole data have; 0: not known */
+    double minutes, gigabytes; /* 0: not known */
+    int64_t seeds;             /* 0: the study's */
+    double samples;            /* to train with, that the whole data have; 0: not known */
     study_tune tune;
     study_quick quick;
     study_method *method;

@@ -230,6 +230,7 @@ static int add_run(const needs *n, study_place of, study_value value, int64_t se
     snprintf(label, sizeof label, "%.150s: %.190s, seed %lld", e->name, whole, (long long)seed);
     int status = run_list_add(out, &r, directory, e->name, name, guess(n->s, n->o, of.experiment));
     recipe_free(&r);
+    if (!status && !n->o->quick && e->gigabytes > 0) run_list_bytes(out, 1e9 * e->gigabytes);
     if (!status && *value.text) status = run_list_label(out, label) || run_list_value(out, value.text) ? -1 : 0;
     return status ? adamod__context("%s:%d: ", n->s->file, e->method[of.method].line) : 0;
 }

@@ -249,6 +249,7 @@ static const shape experiments = {
         {"set", read_words, TO(study_experiment, set)},
         {"measure", read_text, TO(study_experiment, measure), .needed = true},
         {"minutes", read_number, TO(study_experiment, minutes)},
+        {"gigabytes", read_number, TO(study_experiment, gigabytes)},
         {"seeds", read_seeds, TO(study_experiment, seeds)},
         {"samples", read_number, TO(study_experiment, samples)},
         {"tune", read_section, TO(study_experiment, tune), .of = &tunes},
