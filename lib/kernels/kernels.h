@@ -73,9 +73,9 @@ typedef struct adamod__coef_f32 {
     }
 /* 0 until an element has had a gradient; for rules that add eps to v. */
 #define SEEN(state) (GREATER(x.g, -x.g) + x.state)
-/* MOVE, at the end of a formula, takes the step from x.p. In cautious kernels elements stay whose step would go against their
- * gradient, and the others go further: Liang et al., "Cautious Optimizers: Improving Training with One Line of Code", arXiv
- * 2411.16085. With SUMS_FLAG, when k->caution is 1, x.eta says which elements move, to be counted. */
+/* MOVE, at the end of a formula, takes the step from x.p. In cautious kernels, elements whose step would go against their
+ * gradient stay, and the others go further: Liang et al., "Cautious Optimizers: Improving Training with One Line of Code",
+ * arXiv 2411.16085. With SUMS_FLAG, when k->caution is 1, x.eta says which elements move, to be counted. */
 #define MOVE(update)                                                                                                   \
     {                                                                                                                  \
         const V whole = (update), part = WHERE_POSITIVE(whole * x.g, (V){0} + k->caution);                             \

@@ -337,7 +337,7 @@ void adamod__device_repoint(adamod_optimizer *opt, int64_t id) {
 
 /* ---- steps ---- */
 
-/* An option outside what it may be, as a step on the CPU says it. */
+/* Fails because an option is out of range, with the message that a step on the CPU has. */
 static adamod_status adamod__device_range(const adamod_optimizer *opt, const device_error *e) {
     const adamod_type type = e->range == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32;
     const range_fault fault = (range_fault)e->fault;

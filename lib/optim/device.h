@@ -160,7 +160,7 @@ typedef struct adamod__device_api {
     adamod_status (*step)(adamod__device *d, const device_step *how);
     /* The latest error; count 0: there was none. */
     device_error (*failure)(const adamod__device *d);
-    /* False if that attempt is not there; and all of them forgotten. */
+    /* report returns 0 if that attempt is not kept; forget drops all reports. */
     int (*report)(const adamod__device *d, int64_t attempt, adamod_step_report *out);
     adamod_status (*forget)(adamod__device *d); /* * */
 

@@ -21,8 +21,8 @@ static void adamod__reflect(double *a, int64_t n, int64_t first, int64_t from_co
     }
 }
 
-/* v[first], ... is made the vector of the reflection that turns it into its first element alone, which is returned; *scale
- * is 2 / |v|^2, or 0 if there is nothing to reflect. */
+/* Replaces x = (v[first], ...) by the vector v of the reflection that turns x into (r, 0, ..., 0), and returns r. *scale is
+ * 2 / |v|^2, or 0 if x has that form already. */
 static double adamod__reflection(double *v, int64_t n, int64_t first, double *scale) {
     double rest = 0;
     for (int64_t i = first + 1; i < n; i++) rest += v[i] * v[i];
@@ -56,7 +56,7 @@ void adamod__orthogonal_factor(double *a, int64_t n, double *space) {
     }
 }
 
-/* a becomes diagonals d and e (e[i] beside d[i] and d[i + 1]), and then the matrix whose rows turn it so. */
+/* a = Q T Q^T with a tridiagonal T: stores T's diagonals in d and e (e[i] lies beside d[i] and d[i + 1]), then Q in a. */
 static void adamod__tridiagonal(double *a, int64_t n, double *d, double *e, double *v) {
     for (int64_t k = 0; k + 2 < n; k++) {
         double scale, *w = e; /* of which e[k + 1], ... are not filled in yet */

@@ -17,7 +17,7 @@ adamod_status adamod__check_group_or_all(const adamod_optimizer *opt, int g) {
 
 /* ---- options ---- */
 
-/* Whether a value would give a parameter that is there already other states. */
+/* Whether a value would change the states of a parameter that was added. */
 static bool adamod__changes_states(const adamod_optimizer *opt, int g, const option_spec *o, double value) {
     double options[OPT_COUNT];
     memcpy(options, opt->groups[g].options, sizeof options);

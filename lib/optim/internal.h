@@ -96,8 +96,9 @@ static inline int adamod__default_decay(const rule *r) { return r->l2_decay ? DE
 /* The option of this name, or NULL with the last error set. */
 const option_spec *adamod__find_option(const rule *r, const char *name);
 adamod_status adamod__check_value(const rule *r, const option_spec *o, double value);
-/* In a type of computation, f32 or f64; where, if not NULL, begins the message. One option; all of a rule's, and what
- * they make together; that alone; and its message. */
+/* The functions below check values against the range of a type of computation, f32 or f64. where, unless NULL, begins the
+ * message. check_number checks one option, check_combined the combinations of a rule's options, check_numbers both;
+ * combined_fault fails with the message for a combination. */
 number_range adamod__number_range(option_id id, adamod_type type);
 adamod_status adamod__check_number(const rule *r, const option_spec *o, double value, adamod_type type,
                                    const char *where);
@@ -190,7 +191,7 @@ typedef struct thread_memory {
     stats_counts *counts; /* of one chunk; the caller's is NULL where no statistics are wanted */
 } thread_memory;
 
-/* A pool of threads that update with these kernels; and what one of its threads has, other than 0. */
+/* Makes a pool of threads that update with these kernels. adamod__thread_memory: of a thread other than 0. */
 adamod_status adamod__update_pool(adamod_pool **out, int threads, const kernel_set *kernels);
 const kernel_set *adamod__pool_kernels(const adamod_pool *pool);
 thread_memory adamod__thread_memory(const adamod_pool *pool, int thread);
@@ -199,11 +200,11 @@ thread_memory adamod__thread_memory(const adamod_pool *pool, int thread);
 
 typedef struct adamod__stats {
     pthread_mutex_t lock;
-    float edge[ADAMOD_HIST_BINS + 1]; /* of the histogram's bins */
-    uint16_t bin[FINE_BINS];          /* of the histogram, in which a fine bin begins */
+    float edge[ADAMOD_HIST_BINS + 1]; /* the edges of the histogram's bins */
+    uint16_t bin[FINE_BINS];          /* the histogram's bin in which a fine bin begins */
     stats_counts *groups;
     int n_groups;
-    bool filled; /* by the last step */
+    bool filled; /* the last step was counted */
 } adamod__stats;
 
 void adamod__stats_init(adamod__stats *stats);
@@ -211,9 +212,9 @@ void adamod__stats_clear(stats_counts *counts);
 /* Adds a block's learning rates; v: its second moments, or NULL. */
 void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
                        const void *step, const void *v, size_t n);
-/* Counts a block's elements of which the parameter or a state is not finite. */
+/* Counts the elements of a block whose parameter, or one of whose states, is not finite. */
 void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block *x);
-/* Adds a chunk's counts to its group's; the sums of squares apart, whose order matters. */
+/* Adds a chunk's counts to its group's, but not the sums of squares: their order matters. */
 void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *counts);
 /* The statistics of one group; -1: of all. */
 void adamod__stats_result(const adamod__stats *stats, int group, adamod_statistics *out);
@@ -275,8 +276,8 @@ typedef struct array_ref {
     bool written;
 } array_ref;
 
-/* Whether something that is written is also something else; gradients may share memory. If so, *a and *b are the two, in
- * the order of their owners. Sorts the arrays. */
+/* Whether an array that is written overlaps another one; gradients may share memory. If so, *a and *b are the two, in the
+ * order of their owners. Sorts the arrays. */
 bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **a, const array_ref **b);
 
 /* Checks a span's parameters and gradient (null, types, alignment, overlap); name is for the message. */

@@ -130,7 +130,7 @@ static void adamod__block_task(void *context, int64_t task, int thread) {
     }
 }
 
-/* Above the diagonal stands what stands below it; a task is the rows of a block. */
+/* Copies the half below the diagonal to the half above it; a task is the rows of a block. */
 static void adamod__mirror_task(void *context, int64_t task, int thread) {
     enum { SIDE = 32 };
     const product_run *r = context;

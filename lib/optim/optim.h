@@ -25,13 +25,13 @@ typedef struct adamod__gpu {
 } adamod__gpu;
 adamod__gpu adamod__gpu_of(const adamod_optimizer *opt);
 
-/* Decides as a step on the CPU would in the update of this number, without updating anything: the factor that clip_norm
- * multiplies all gradients by, their norm (negative: not computed), and whether nonfinite lets the step be taken. Fails
- * as the step would. */
+/* Makes the decisions of a step on the CPU, update number `update`, without taking it: the factor by which clip_norm
+ * multiplies all gradients, their norm (negative: not computed), and whether nonfinite lets the step be taken. Fails as
+ * the step would. */
 adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *factor, double *norm, bool *finite);
 
-/* From now on this optimizer, on a GPU, has one of several parts of the parameters: the norm of the gradients, and whether a
- * step is taken, are those of all. Every step of one is a step of all of them. */
+/* Tells this optimizer, on a GPU, that it has one part of the parameters, and other processes the rest: the norm of the
+ * gradients and whether to take a step then follow from all parts. All processes must take each step. */
 adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts);
 
 /* Whether the update of a parameter depends on all others, so that one optimizer must have them all. */
@@ -52,7 +52,7 @@ adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *p
 void adamod__state_list_free(adamod__state_list *list);
 /* Takes this optimizer's states, by their names without prefix, from the list of an optimizer with more parameters. */
 adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list *list);
-/* The way back, changing nothing unless all of it fits. path is for messages. */
+/* Restores the states from a file that has them under `prefix`; a failure changes nothing. path is for messages. */
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);
 

@@ -126,8 +126,8 @@ adamod_status adamod__lay_range_checked(adamod_optimizer *opt, int64_t id);
 
 /* ---- the step (step.c) ---- */
 
-/* Fails because of t's gradient, of which largest is the largest element, scaled and clipped; or, if t is NULL, because
- * the norm overflows. */
+/* Fails because t's gradient is not finite; largest: its largest element, scaled and clipped. With t NULL, fails because the
+ * norm overflows. */
 adamod_status adamod__nonfinite(const tensor *t, int64_t update, double largest);
 
 /* ---- evaluation (evaluation.c) ---- */

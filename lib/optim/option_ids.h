@@ -50,8 +50,8 @@ enum { SPATIAL_MAX, SPATIAL_NONE };
 enum { BOUND_NONE, BOUND_MOMENTAL };
 enum { ADJUST_ORIGINAL, ADJUST_MATCH_RMS_ADAMW, ADJUST_SPECTRAL_UNCLAMPED };
 
-/* The numbers that are allowed in a type of computation: 0, and from least to most. The bounds of an option are those of
- * f64, and some of what they allow is 0 or infinite in f32. */
+/* The numbers allowed in a type of computation: 0, and least to most. The bounds of options are for f64; f32 has some
+ * numbers within them as 0 or infinity. */
 typedef struct number_range {
     double least, most;
 } number_range;

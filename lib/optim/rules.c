@@ -17,7 +17,7 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
 #define OPTION_BETA1(value) OPTION_DECAY_RATE_OF(BETA1, "beta1", value, "decay of the average of gradients")
 #define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
-/* A number that is divided by where all gradients were zeros. */
+/* A number that lr is divided by where all gradients were zeros. */
 #define OPTION_DIVISOR(id, name, value, help)                                                                          \
     OPTION_OF(id, ADAMOD_REAL, name, value, 0, INFINITY, 1, 1, NULL, 0, 0, help)
 #define OPTION_EPS(value) OPTION_DIVISOR(EPS, "eps", value, "added to the divisor")
@@ -37,7 +37,7 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
                   "1: elements that would step against their gradient stay, and the others step further")
 /* For rules with a learning rate for each element. Their states have BOUND_STATE, their formulas BOUND. */
 #define OPTIONS_BOUND OPTIONS_BOUND_ONLY, OPTION_SKIP_IDLE
-/* For those whose average begins late by itself. */
+/* For rules whose average of learning rates begins late without an option. */
 #define OPTIONS_BOUND_ONLY                                                                                             \
     OPTION_CHOICE(BOUND, "bound", BOUND_NONE, adamod__bounds, 1,                                                       \
                   "momental: AdaMod's bound on each element's learning rate"),                                         \
@@ -188,7 +188,7 @@ void adamod__states(const rule *r, const double *options, int ndim, state_spec s
     }
 }
 
-/* One side of a square state; 0: there is none. */
+/* The side of a square state; 0: the parameter has no such state. */
 static int64_t adamod__square_side(const double *options, int ndim, const int64_t *shape, bool first) {
     const int64_t side = first ? shape[0] : adamod__element_count(ndim - 1, shape + 1);
     return (double)side <= options[OPT_MAX_PRECONDITION_DIM] && adamod__element_count(ndim, shape) > 0 ? side : 0;

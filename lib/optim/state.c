@@ -311,8 +311,8 @@ adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list
     return status ? status : adamod__device_push(opt);
 }
 
-/* The longest header of a file that can be this optimizer's: twice what it needs if every character of the names is escaped,
- * every shape is the longest, and metadata has a megabyte. No more is read of a file that says it has more. */
+/* The longest header that a file of this optimizer can have: twice what it needs if every character of the names is escaped,
+ * every shape is the longest, and metadata has a megabyte. A file with a longer header is refused. */
 static uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {
     uint64_t bytes = (uint64_t)1 << 20;
     for (entry_walk e = {0}; adamod__next_entry(opt, &e);) bytes += 1024 + 12 * (uint64_t)strlen(e.t->name);

@@ -92,7 +92,7 @@ void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *co
     pthread_mutex_unlock(&stats->lock);
 }
 
-/* The middle of the fine bin in which the median of n groups' elements lies, or the least or most if that is nearer. */
+/* The median of the elements of n groups: the middle of its fine bin, but not below `least` nor above `most`. */
 static double adamod__median(const stats_counts *groups, int n, int which, int64_t elements, double least,
                              double most) {
     int64_t below = 0;

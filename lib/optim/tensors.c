@@ -47,7 +47,7 @@ static double adamod__first_q8(const adamod_state_desc *desc, bool of_scale) {
     return of_scale ? (double)scale : code;
 }
 
-/* Makes of a state its scales. */
+/* Turns the reference to a state into one to its scales. */
 static void adamod__refer_to_scales(state_ref *s, void **data) {
     const int64_t blocks = (s->desc.count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
     const double initial = adamod__first_q8(&s->desc, true);
@@ -262,7 +262,7 @@ static int adamod__range_of(const adamod_optimizer *opt, const tensor *t) {
     return adamod__state_type(opt, t) == ADAMOD_F64 ? RANGE_F64 : RANGE_F32;
 }
 
-/* Whether the options that its group has, which were set before, suit its type. */
+/* Checks that the options of its group suit its type. */
 static adamod_status adamod__check_range(const adamod_optimizer *opt, const tensor *t, const char *name) {
     const int range = adamod__range_of(opt, t);
     const group *g = &opt->groups[t->group];
@@ -360,7 +360,7 @@ typedef struct pointer_pair {
     const void *grad;
 } pointer_pair;
 
-/* Whether the device can reach those arrays of x that were others before. */
+/* Checks that the device can reach the arrays of x that have changed. */
 static adamod_status adamod__check_moved(const adamod_optimizer *opt, const adamod_span *x, const pointer_pair *before,
                                          const char *name) {
     if (x->param != before->param) ADAMOD__TRY(adamod__device_check(opt, name, "param", x->param));

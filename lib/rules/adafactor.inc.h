@@ -1,4 +1,4 @@
-/* Adafactor: Shazeer and Stern, arXiv 1804.04235, as in fairseq. It is not element-wise (see ../adafactor.c): here are
+/* Adafactor: Shazeer and Stern, arXiv 1804.04235, as in fairseq. It is not element-wise (see adafactor.c): here are
  * its description and the last pass, p = p - u, or with momentum m = beta1 m + (1 - beta1) u, p = p - m, where the
  * gradient of the pass is u already. The momental bound, which is on what the gradient is multiplied by, is in u, and its
  * average, state 3, is the driver's. */

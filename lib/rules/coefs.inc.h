@@ -61,8 +61,8 @@ static ADAMOD__DEVICE double adamod__rate_of_zeros(const double *o) {
     return o[OPT_EPS] > 0 ? o[OPT_LR] / (1 - o[OPT_BETA1]) / o[OPT_EPS] : 0;
 }
 
-/* Whether options that are all within their ranges make numbers that are not. rates: of anything; factors: of lr. That
- * rate must be finite, since it is multiplied by a zero. */
+/* Checks numbers computed from options that are each in range. rates: the largest learning rate of an element; factors: the
+ * largest factor of lr. The rate of zeros must be finite, since it is multiplied by a zero. */
 static ADAMOD__DEVICE range_fault adamod__fault_combined(const double *o, double base_lr, double rates,
                                                          double factors) {
     /* quotients are slow on a device, so the other way round first */

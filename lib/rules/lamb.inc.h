@@ -8,7 +8,7 @@
  * That is decoupled decay. Independent decay is no part of u, or the ratio would give it the learning rate: it takes
  * lambda p from p first, as in other rules.
  *
- * With the flag set the formula leaves u and p to be summed: see ../sums.c. */
+ * With the flag set the formula leaves u and p to be summed: see optim/sums.c. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(lamb)

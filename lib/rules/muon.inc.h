@@ -1,5 +1,5 @@
 /* Muon: Jordan et al., "Muon: An optimizer for hidden layers in neural networks", kellerjordan.github.io/posts/muon, as in
- * torch.optim.Muon. Arrays of two dimensions or more are matrices [first dimension, all others], see ../muon.c:
+ * torch.optim.Muon. Arrays of two dimensions or more are matrices [first dimension, all others], see muon.c:
  *
  *   m = mu m + (1 - mu) g        u = (1 - mu) g + mu m, or m without nesterov
  *   X = u / max(|u|, eps)        ns_steps times: A = X X^T, X = a X + (b A + c A^2) X

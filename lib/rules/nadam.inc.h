@@ -27,7 +27,7 @@ COEFS(nadam) {
     const double beta1 = o[OPT_BETA1], psi = o[OPT_MOMENTUM_DECAY], t = (double)info->t;
     const adamod__corrections x = adamod__corrections_of(o, info);
     const double mu = beta1 * (1 - pow(0.96, t * psi) / 2), next = beta1 * (1 - pow(0.96, (t + 1) * psi) / 2);
-    /* once it is that small, 1 less it is 1 */
+    /* 1 - product is 1 once the product is below 1e-20 */
     double product = 1;
     for (int64_t i = 1; i <= info->t && product > 1e-20; i++) {
         product *= beta1 * (1 - pow(0.96, (double)i * psi) / 2);

@@ -10,7 +10,7 @@
  *
  * p0 is the parameter at the start. The division by d makes a d / (sqrt(v) + d' eps) a learning rate like Adam's: statistics
  * show it, and the momental bound is on it. If lr is 0, m, v and s stay, and the sums leave the array out. The driver
- * (../prodigy.c) puts d into the coefficients, and lets the formula run first with SUMS_FLAG set, which leaves the numbers to be
+ * (prodigy.c) puts d into the coefficients, and lets the formula run first with SUMS_FLAG set, which leaves the numbers to be
  * summed and stores nothing. */
 #ifdef ADAMOD_RULE_NAME
 
@@ -42,7 +42,7 @@ BOUNDABLE(prodigy, M | VV | S | T, U)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-/* As if d were 1 and d0, too: see ../prodigy.h. */
+/* As if d were 1 and d0, too: see prodigy.h. */
 COEFS(prodigy) {
     const adamod__corrections x = adamod__corrections_of(o, info);
     const double corrected = o[OPT_BIAS_CORRECTION] != 0 ? sqrt(x.second) / x.first : 1;

@@ -1,5 +1,5 @@
 /* SOAP: Vyas et al., "SOAP: Improving and Stabilizing Shampoo using Adam", arXiv 2409.11321, as the authors' program
- * (github.com/nikhilvyas/SOAP). Arrays of two dimensions or more are matrices [first dimension, all others], see ../soap.c.
+ * (github.com/nikhilvyas/SOAP). Arrays of two dimensions or more are matrices [first dimension, all others], see soap.c.
  * The first update moves nothing: it begins the averages L and R, whose eigenvectors QL and QR are. Then
  *
  *   m = beta1 m + (1 - beta1) g      v = beta2 v + (1 - beta2) (QL^T g QR)^2

@@ -5,7 +5,7 @@
  *   r = root of the mean, over the whole array, of g^2 / max(v, eps^2)
  *   p = p - lr / max(1, r) / (sqrt(v) + eps) m                       decoupled decay has the same learning rate
  *
- * With the flag set the formula leaves what r is made of to be summed: see ../sums.c. */
+ * With the flag set the formula leaves what r is made of to be summed: see optim/sums.c. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(stableadamw)

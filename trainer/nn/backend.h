@@ -26,7 +26,8 @@ typedef struct nn_device_functions {
     void (*upload)(nn_device *d, void *to, const void *from, size_t bytes);
     void (*download)(nn_device *d, void *to, const void *from, size_t bytes);
     void (*copy)(nn_device *d, void *to, const void *from, size_t bytes);
-    /* Rows of row bytes, a multiple of 4: move i takes rows[i] of them from from[i] to to[i]; the lists are the host's. */
+    /* Moves rows of `row` bytes, a multiple of 4. Move i takes rows[i] rows, from row from[i] to row to[i]. The lists are in
+     * the host's memory. */
     void (*move)(nn_device *d, void *base, int64_t row, int64_t n, const int64_t *from, const int64_t *to,
                  const int64_t *rows);
     void (*narrow)(nn_device *d, void *to_bf16, const float *from, int64_t n);

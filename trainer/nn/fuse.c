@@ -182,7 +182,7 @@ static bool reads(const plan_step *step, nn_value v) {
     return found;
 }
 
-/* What is computed again in the backward pass must have the bits of its own kernels. */
+/* A node that backward runs again must not be fused: its bits must be those of its own kernels. */
 static bool can_finish(const nn_plan *plan, const plan_step *step, const plan_step *next) {
     const nn_value v = step->node->output[0];
     if (!step->fusion.finishes || step->done_in || next->done_in || next->fused.maker) return false;

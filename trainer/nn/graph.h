@@ -42,5 +42,5 @@ struct nn_graph {
 /* Appends a copy of like to a list of n parameters with count numbers; NULL without memory. */
 nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param *like);
 
-/* The value in whose memory v is written, through any number of aliases; v itself: it has its own memory. */
+/* The value that owns v's memory, after any number of aliases; v itself if it has its own. */
 nn_value nn_memory_of(const nn_graph *g, nn_value v);

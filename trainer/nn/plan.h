@@ -11,7 +11,8 @@ typedef struct piece {
     struct piece *in; /* lies in the place of that piece; NULL: has its own */
 } piece;
 
-/* The value in whose memory a value lies, from that number of each pixel on; itself: it has its own memory. */
+/* Where a value lies: in the memory of value `in`, from number `offset` of each pixel on. in is the value itself if it has
+ * its own memory. */
 typedef struct plan_place {
     nn_value in;
     int64_t offset;

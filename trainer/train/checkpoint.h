@@ -85,7 +85,7 @@ int checkpoint_load_weights(const char *path, nn_params *params, const checkpoin
 /* Reads a whole checkpoint and fails if it is damaged. *resumable: it has the optimizer's states. */
 int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta);
 
-/* Reads the metadata. meta->recipe becomes NULL; the recipe replaces r, of which tasks must be set; r may be NULL. */
+/* Reads the metadata; meta->recipe becomes NULL. The recipe replaces *r, in which tasks must be set; r may be NULL. */
 int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r);
 
 /* Writes the mean of the parameters of n checkpoints, without an optimizer. Metadata and persistent states are those of

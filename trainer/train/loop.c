@@ -552,7 +552,7 @@ static void tell_updates(const trainer *t, double updates_in_epoch, char *out, s
     }
 }
 
-/* What there is to train with. */
+/* Writes how many samples there are, and how many an update takes. */
 static void tell_data(const trainer *t, double updates_in_epoch, char *out, size_t size) {
     const experiment *e = &t->s;
     const int64_t n = e->task->count(e, SPLIT_TRAIN), batch = e->task->batch ? e->task->batch(e) : 0;

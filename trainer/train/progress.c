@@ -35,7 +35,7 @@ void progress_begin(progress *p, const train_options *o, const experiment *e, in
     p->board = o->board;
     p->place = o->place;
     p->e = e;
-    p->step = p->first_step = step;
+    p->step = step;
     p->items = p->first_items = items;
     p->most_items = find_most_items(e);
     p->loss = NAN;

@@ -25,11 +25,10 @@ typedef struct progress {
     const experiment *e;    /* NULL: outside a run */
     scoreboard *board;      /* as in train_options */
     int place;
-    double every;       /* seconds between lines */
-    double gap;         /* the same now: the first lines come sooner */
-    double shown;       /* clock of the last line */
-    int64_t first_step; /* updates and items before this process */
-    int64_t first_items;
+    double every;        /* seconds between lines */
+    double gap;          /* the same now: the first lines come sooner */
+    double shown;        /* clock of the last line */
+    int64_t first_items; /* before this process */
     /* Items per second that a GPU could train on at its data sheet's peak: the model FLOP utilization (MFU) is the share of it.
      * 0: not known. */
     double most_items;
@@ -91,7 +90,7 @@ const char *progress_duration(double seconds, char out[32]);
 /* Clears the live line, if there is one. */
 void progress_end(const progress *p);
 
-/* A live line without a run: its most columns, those of a text; draws it in place of the one before, clears it. */
+/* For a live line without a run: columns of the terminal, columns of a text. draw replaces the line, clear removes it. */
 int progress_columns(void);
 int progress_width(const char *text);
 void progress_draw(const char *line);

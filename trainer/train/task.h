@@ -128,7 +128,7 @@ struct task {
     /* Makes plans for scoring and answers, as in uses, after parameters were made. */
     int (*prepare)(experiment *e, int uses);
 
-    /* Floating-point operations of training on an item, of which progress shows the share of a GPU's peak. 0, or NULL: not
+    /* Floating-point operations of training on an item; progress compares them with the GPU's peak. 0, or NULL: not
      * known. */
     double (*flops)(const experiment *e);
     /* Samples of each batch of training. 0, or NULL: batches differ. */

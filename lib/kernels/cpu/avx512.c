@@ -22,7 +22,7 @@ static inline __attribute__((always_inline)) __m512i adamod__bf16_round_avx512(_
     return _mm512_mask_or_epi32(_mm512_add_epi32(x, add), nan, x, _mm512_set1_epi32(0x400000));
 }
 
-/* Bytes 2 and 3 of each word of even go where bytes 0 and 1 of odd's are. */
+/* Moves the upper half of each word of even to the lower half of the word of odd at its place. */
 static inline __attribute__((always_inline)) __m512i adamod__join_upper_avx512(__m512i even, __m512i odd) {
     const __m512i from = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302);
     return _mm512_mask_shuffle_epi8(odd, 0x3333333333333333u, even, from);

@@ -260,7 +260,7 @@ struct rank_two {
     }
 };
 
-/* a becomes diagonals d and e, then the matrix whose columns reduce it to them. */
+/* a = Q T Q^T with a tridiagonal T: stores T's diagonals in d and e, then Q in a. */
 static __device__ void tridiagonal(team &t) {
     const int64_t n = t.n;
     const bool leads = t.rank == 0 && threadIdx.x == 0;

@@ -395,8 +395,8 @@ static __device__ void report_option(const view &v, int place) {
     report(v, e);
 }
 
-/* The first parameter with a gradient that, or whose square, is not finite in the update; -1: none. *largest is its largest
- * element, scaled and clipped to the norm. */
+/* The first parameter whose gradient, or the gradient's square, is not finite in the update; -1: none. *largest is the
+ * gradient's largest element, scaled and clipped to the norm. */
 static __device__ int64_t find_nonfinite(const view &v, double factor, double *largest) {
     const double scale = gradient_scale(v);
     for (int64_t i = 0; i < v.n_chunks; i++) {

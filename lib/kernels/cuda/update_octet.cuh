@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/formulas.cuh"
 
-/* With small states, instructions are the limit, above all integer ones, of which a GPU does half as many. So no element
- * has a branch: if one would take another way, nothing is stored yet, and the block is updated one by one. */
+/* With small states, instructions are the limit, above all integer ones, which a GPU does at half the rate. So no element
+ * has a branch: if one would take another way, nothing is stored, and the block is updated element by element. */
 template <class RULE> struct octet {
     enum { STATES = 3 };
     float p[8], g[8], state[STATES][8];

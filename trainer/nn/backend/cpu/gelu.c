@@ -33,7 +33,7 @@ static void forward_task(void *context, int64_t task) {
     gelu_part(part_at(c, first, NN_CHUNK), (const float *)c->input[0].data + first, (float *)c->output[0].data + first);
 }
 
-/* dx may have x's memory: some numbers are complete before they are written. */
+/* dx may have x's memory: SOME numbers are computed before the first of them is written. */
 static void backward_task(void *context, int64_t task) {
     enum { SOME = 1024 };
     const nn_call *c = context;

@@ -1,5 +1,5 @@
-/* Products of few rows with factors of bf16, of which a word holds two: of rows 2 p and 2 p + 1 of what is summed over, the
- * first in the lower half. */
+/* Products of few rows, with factors of bf16 in pairs: a word holds the numbers of rows 2 p and 2 p + 1 of the inner
+ * dimension, the first in the lower half. */
 #pragma once
 
 #include <stdint.h>

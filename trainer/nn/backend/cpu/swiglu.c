@@ -37,7 +37,7 @@ static void forward_task(void *context, int64_t task) {
     }
 }
 
-/* dx may have x's memory: some numbers of both halves are complete before they are written. */
+/* dx may have x's memory: SOME numbers of both halves are computed before the first of them is written. */
 static void backward_task(void *context, int64_t task) {
     enum { SOME = 512 };
     const nn_call *c = context;

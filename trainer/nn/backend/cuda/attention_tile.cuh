@@ -128,7 +128,7 @@ template <typename T, int D> __device__ static inline void stage(tile<T, D> &to,
 /* ---- sums ---- */
 
 /* Adds the sums over a tile's rows to `to`, by column; each column is always the same thread's. They are a product with a
- * matrix of ones, of which every row is the sums: a warp has D / 4 columns, its first four lanes write. */
+ * matrix of ones, so that every row of the result has the sums: a warp has D / 4 columns, its first four lanes write. */
 template <int D> __device__ static inline void add_column_sums(float (&to)[D], const tile<bf16, D> &from) {
     const uint32_t ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
     const int l = lane(), first = warp() * (D / 4);

@@ -212,7 +212,7 @@ template <typename T> struct relu_slope {
     }
 };
 
-/* Of z P(N < z). */
+/* The slope of gelu(z) = z P(N < z). */
 struct gelu_slope {
     static constexpr bool writes = true;
     const float *saved;

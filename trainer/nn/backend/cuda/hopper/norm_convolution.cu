@@ -1,5 +1,5 @@
-/* Implicit GEMM: a row of a is the 9 x 128 numbers of relu(norm(x)) under the filter at a pixel, of which shared memory has
- * each once, with a border of zeros (bordered.cuh). ldmatrix gathers the rows of a tap, and wgmma takes them from registers
+/* Implicit GEMM: a row of a is the 9 x 128 numbers of relu(norm(x)) under the filter at a pixel. Shared memory has each
+ * number once, with a border of zeros (bordered.cuh). ldmatrix gathers the rows of a tap, and wgmma takes them from registers
  * (RS). All of W stays in shared memory. */
 #include "nn/backend/cuda/hopper/norm_convolution.h"
 #include "nn/backend/cuda/hopper/bordered_gradient.cuh"
