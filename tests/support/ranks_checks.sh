@@ -7,6 +7,7 @@ if ! command -v mpirun >/dev/null; then
     exit 77
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # as a container does
+export OMPI_MCA_mpi_yield_when_idle=1 # ranks that wait leave the cores to other tests
 # ranks N COMMAND...
 ranks() {
     local n=$1
