@@ -144,9 +144,12 @@ static bool nn_can_pass(const nn_plan *plan, int s, int k) {
     return plan->grad[v].bytes == plan->grad[y].bytes && plan->type[v] == plan->type[y];
 }
 
-/* Whether a value's gradient stays as it was written until its last use. */
-static bool nn_stays(const nn_plan *plan, nn_value v) {
-    return plan->graph->nodes[plan->graph->values[v].index].leaves_gradient;
+/* Whether a value's gradient stays after step s as it is until its last use: no other reader of the value adds to it, and
+ * the node that made the value does not write there. */
+static bool nn_stays(const nn_plan *plan, int s, nn_value v) {
+    const nn_node *maker = &plan->graph->nodes[plan->graph->values[v].index];
+    const int next = nn_next_use(plan, s, v);
+    return maker->leaves_gradient && (next == plan->n_steps || plan->steps[next].node == maker);
 }
 
 /* Gradients of inputs take the place of the output's where they are equal to it: of the last input, and of another one if
@@ -160,7 +163,7 @@ static void nn_pass_gradients(nn_plan *plan, int s) {
         const nn_value v = node->input[k];
         if (!nn_can_pass(plan, s, k)) continue;
         piece *dx = &plan->grad[v];
-        if (passed >= 0 && (!nn_stays(plan, passed) || plan->grad[passed].last >= nn_next_use(plan, s, v))) continue;
+        if (passed >= 0 && (!nn_stays(plan, s, passed) || plan->grad[passed].last >= nn_next_use(plan, s, v))) continue;
         dx->in = place;
         place->last = dx->last > place->last ? dx->last : place->last;
         passed = v;
