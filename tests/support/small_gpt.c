@@ -57,7 +57,7 @@ void small_gpt_step(small_gpt *s) {
     nn_plan_backward(s->plan, false);
     check_ok(nn_plan_wait(s->plan));
     s->loss = *(const float *)nn_plan_data(s->plan, "loss");
-    check_ok(nn_params_fetch(s->params));
+    check_ok(nn_params_fetch_grad(s->params));
 }
 
 void small_gpt_free(small_gpt *s) {

@@ -27,7 +27,7 @@ typedef struct small_gpt {
 gpt_settings small_gpt_settings(void);
 /* The graph, and parameters with their first values. */
 small_gpt small_gpt_make(gpt_settings settings, int words);
-/* A plan and its first run; parameters and gradients are fetched from a device. Ends the program if it cannot. */
+/* A plan and its first run; gradients are fetched from a device. Ends the program if it cannot. */
 void small_gpt_step(small_gpt *s);
 void small_gpt_free(small_gpt *s);
 
