@@ -99,7 +99,8 @@ static void linear_cross_entropy_release(void *prepared) {
 template <typename T> struct logit_rows;
 template <typename T> __global__ static void rows_kernel(logit_rows<T> r, bool keeps);
 
-/* Bytes of a row, if two blocks of a multiprocessor can keep one each: it is then read from memory once, not twice. */
+/* Bytes of a row, if two blocks of a multiprocessor can keep one each: it is then read from memory once, not twice. The
+ * kernel is always given the most that it may have, as plans with rows of other lengths share it. */
 template <typename T> static void find_kept(const nn_call *c, size_t *kept) {
     enum { RESERVED = 2 << 10 }; /* for the system, and for variables of the kernel */
     int device = 0, all = 0;
@@ -107,7 +108,8 @@ template <typename T> static void find_kept(const nn_call *c, size_t *kept) {
     if (cudaGetDevice(&device) != cudaSuccess ||
         cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess ||
         *kept + RESERVED > (size_t)all / 2 ||
-        cudaFuncSetAttribute(rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*kept) != cudaSuccess) {
+        cudaFuncSetAttribute(rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, all / 2 - RESERVED) !=
+            cudaSuccess) {
         cudaGetLastError();
         *kept = 0;
     }
