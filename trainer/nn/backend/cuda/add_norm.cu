@@ -167,19 +167,24 @@ template <typename T> struct row_grads {
     unsigned kept;
 };
 
-template <typename T, int warps>
+/* Only a branch has a gradient whose rows are summed: N is 3. */
+template <int N, typename T> __device__ static inline bool has_branch(const norm_rows<T> &p) {
+    return N > 2 || p.branch;
+}
+
+template <int N, typename T, int warps>
 __device__ static inline row_grads<T> load_grads(const norm_rows<T> &p, const place<warps> &at, int64_t row,
                                                  const T *dy, target<T> dx) {
     row_grads<T> r;
     r.saved = row < p.rows ? *reinterpret_cast<const float2 *>(p.saved + 2 * row) : make_float2(0, 0);
-    r.kept = p.branch ? load_kept(p, at, row) : 0;
+    r.kept = has_branch<N>(p) ? load_kept(p, at, row) : 0;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
         r.dy[k] = load_chunk(dy + row * p.cols + j, row < p.rows && j < p.cols);
     }
     r.inputs = load_inputs(p, at, row);
-    if (p.branch || !dx.add) return r;
+    if (has_branch<N>(p) || !dx.add) return r;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
@@ -220,7 +225,7 @@ __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps>
         const int64_t j = at.column(k), i = row * p.cols + j;
         if (row >= p.rows || j >= p.cols) continue;
         for (int e = 0; e < CHUNK; e++) g[k][e] = (g[k][e] - mean_g - h[k][e] * mean_gh) * scale;
-        if (!p.branch) {
+        if (!has_branch<N>(p)) {
             float before[CHUNK];
             widen_chunk<T>(r.inputs.branch[k], before);
             for (int e = 0; e < CHUNK; e++) g[k][e] += before[e];
@@ -263,12 +268,12 @@ __global__ static void __launch_bounds__(BACK_THREADS, 1)
     const place<warps> at;
     const int64_t rows = rows_at_once(BACK_THREADS, warps), step = gridDim.x * rows;
     row_grads<T> next = {};
-    if (AHEAD) next = load_grads(p, at, blockIdx.x * rows + at.group, dy, dx);
+    if (AHEAD) next = load_grads<N>(p, at, blockIdx.x * rows + at.group, dy, dx);
     columns_grad<N> mine = {};
     for (int64_t first = blockIdx.x * rows; first < p.rows; first += step) {
         const int64_t row = first + at.group;
-        const row_grads<T> now = AHEAD ? next : load_grads(p, at, row, dy, dx);
-        if (AHEAD) next = load_grads(p, at, row + step, dy, dx);
+        const row_grads<T> now = AHEAD ? next : load_grads<N>(p, at, row, dy, dx);
+        if (AHEAD) next = load_grads<N>(p, at, row + step, dy, dx);
         row_grad<T, warps>(p, at, row, now, dx, db, &mine);
     }
     if (sums) block_grad<warps>(at, mine, p.cols, sums);
