@@ -205,9 +205,10 @@ static step make(build *b, uint64_t seed, bool passes, bool on_device) {
     nn_pad(g, targets, -1);
     rng_state = seed;
     b(g, x, all, &n);
-    const nn_plan_options o = {.loss = nn_cross_entropy(g, layer(g, all[n - 1], NN_LINEAR, 99), targets, 0),
-                               .training = true,
-                               .backend = "cpu"};
+    nn_recompute(g, seed % 2);
+    const nn_value logits = layer(g, all[n - 1], NN_LINEAR, 99);
+    nn_recompute(g, false);
+    const nn_plan_options o = {.loss = nn_cross_entropy(g, logits, targets, 0), .training = true, .backend = "cpu"};
     nn_output(g, "loss", o.loss);
     check_ok(nn_params_allocate(params, 1));
     if (on_device) check_ok(fake_device_take(params, &device, NN_FULL));

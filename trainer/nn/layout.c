@@ -105,6 +105,9 @@ static void nn_lifetimes(nn_plan *plan) {
         plan->saved[n] = (piece){.bytes = nn_plan_bytes(plan, &g->nodes[n].saved, NN_F32), .first = 0, .last = -1};
     }
     for (int s = 0; s < plan->n_steps; s++) nn_use_in_step(plan, s);
+    /* The gradient of the loss is written before a backward pass, which may begin with steps of the forward pass. */
+    if (plan->options.loss >= 0 && plan->n_forward < plan->n_steps)
+        nn_use(&plan->grad[plan->options.loss], plan->n_forward);
     for (int v = 0; v < g->n_values; v++) nn_leave_out(plan, v);
 }
 
