@@ -132,6 +132,31 @@ TEST(gradients_of_additions_are_not_copied) {
     small_gpt_free(&r);
 }
 
+/* Where all gradients lie apart. */
+static small_gpt run_on_host(gpt_recompute recompute) {
+    gpt_settings settings = small_gpt_settings();
+    settings.model.recompute = recompute;
+    small_gpt s = small_gpt_make(settings, 11);
+    for (int i = 0; i < s.graph->n_nodes; i++) s.graph->nodes[i].passes = 0;
+    small_gpt_step(&s);
+    return s;
+}
+
+TEST(a_gpt_has_the_gradients_of_the_host) {
+    for (int recompute = GPT_KEEP; recompute <= GPT_RECOMPUTE_BLOCKS; recompute++) {
+        small_gpt host = run_on_host((gpt_recompute)recompute), there = run(true, (gpt_recompute)recompute, 0);
+        CHECK_INT(passed_in(&host), 0);
+        CHECK_CLOSE(there.loss, host.loss, 1e-5);
+        for (int k = 0; k < host.params->n; k++) {
+            const nn_param *p = &host.params->list[k];
+            for (int64_t i = p->offset; i < p->offset + p->count; i++)
+                CHECK_CLOSE(there.params->grad[i], host.params->grad[i], 1e-5);
+        }
+        small_gpt_free(&there);
+        small_gpt_free(&host);
+    }
+}
+
 /* A value added to itself has twice the output's gradient. */
 TEST(a_value_added_to_itself_has_twice_the_gradient) {
     nn_params *params = nn_params_create();
@@ -169,4 +194,5 @@ TEST(a_value_added_to_itself_has_twice_the_gradient) {
 }
 
 RUN_TESTS(ENTRY(a_layer_may_finish_what_reads_it), ENTRY(what_is_computed_again_is_not_finished),
-          ENTRY(gradients_of_additions_are_not_copied), ENTRY(a_value_added_to_itself_has_twice_the_gradient))
+          ENTRY(gradients_of_additions_are_not_copied), ENTRY(a_gpt_has_the_gradients_of_the_host),
+          ENTRY(a_value_added_to_itself_has_twice_the_gradient))
