@@ -218,8 +218,12 @@ __device__ static inline float warp_max(float x) {
     return x;
 }
 
-/* Each of x becomes its sum over the `warps` consecutive warps that this one is among, of a block of at most 16. All
- * threads of the block call it. */
+/* Waits for the `warps` consecutive warps that this one is among, of a block of at most 16. Other groups do not wait. */
+template <int warps> __device__ static inline void group_sync(void) {
+    asm volatile("bar.sync %0, %1;" ::"r"((int)threadIdx.x / (32 * warps) + 1), "n"(32 * warps) : "memory");
+}
+
+/* Each of x becomes its sum over the warps of such a group. All its threads call it. */
 template <int warps, int N> __device__ static inline void group_sums(float (&x)[N]) {
     for (int step = 16; step > 0; step /= 2) {
         for (int i = 0; i < N; i++) x[i] += __shfl_xor_sync(0xffffffffu, x[i], step);
@@ -227,9 +231,9 @@ template <int warps, int N> __device__ static inline void group_sums(float (&x)[
     if constexpr (warps > 1) {
         __shared__ float shared[N][16];
         const int warp = threadIdx.x / 32;
-        __syncthreads(); /* all have read the last call's result */
+        group_sync<warps>(); /* all have read the last call's result */
         for (int i = 0; threadIdx.x % 32 == 0 && i < N; i++) shared[i][warp] = x[i];
-        __syncthreads();
+        group_sync<warps>();
         for (int i = 0; i < N; i++) {
             x[i] = 0;
             for (int k = 0; k < warps; k++) x[i] += shared[i][warp / warps * warps + k];

@@ -24,9 +24,9 @@ __device__ static inline void dq_produce(const work &w, dq_memory<D> &s, const p
     pipeline_state<1> q_at;
     pipeline_state<STAGES> at;
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads), k_col = head / w.a.group * D;
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head(), k_col = head / w.a.group * D;
         const int blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
         if (!t.there) return;
         if (blocks == 0) continue;
@@ -53,26 +53,30 @@ __device__ static inline void score_gradients(float (&x)[KEYS / 8][4], const flo
         const int half = i / 2 % 2;
         float &to = x[i / 4][i % 4];
         to = exp2_fast(fmaf(to, scale, -of[half].log)) * (dp[i / 4][i % 4] - of[half].dot);
-        if (mask && col_of(i / 4) + i % 2 >= n[half]) to = 0;
     }
+    if (!mask) return;
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++)
+        if (col_of(i / 4) + i % 2 >= n[i / 2 % 2]) x[i / 4][i % 4] = 0;
 }
 
 template <int D>
 __device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const pipeline<1> &q_pipe,
                                          const pipeline<STAGES> &pipe) {
     constexpr int KEYS = dq_memory<D>::KEYS;
-    const int warpgroup = (int)threadIdx.x / WARPGROUP;
+    const int warpgroup = this_warpgroup();
     const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
     const uint32_t q = smem_address(s.q) + offset, dy = smem_address(s.dy) + offset;
     const float scale = w.a.scale * LOG2E;
     pipeline_state<1> q_at;
     pipeline_state<STAGES> at, done;
+    const turns order(warpgroup);
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads);
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head();
         const int blocks = t.there ? (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS : 0;
-        if (!t.there && !w.a.sums) return;
+        if (!t.there && !w.a.sums) break;
         const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
                               limit_of(w.a.causal, t, t.first + row_of(1))};
         const int all_see = limit_of(w.a.causal, t, t.first + warpgroup * 64);
@@ -88,6 +92,8 @@ __device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const p
         if (blocks > 0) q_pipe.consumer_wait(q_at);
 #pragma unroll 1
         for (int b = blocks - 1; b >= -1; b--) { /* the product of block b + 1, and the scores of block b */
+            if (b >= 0) pipe.consumer_wait(at);
+            order.begin();
             fence_all(x, dp, dq, ds);
             wgmma_fence();
             if (b < blocks - 1) {
@@ -95,11 +101,11 @@ __device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const p
                 wgmma_commit_group();
             }
             if (b >= 0) {
-                pipe.consumer_wait(at);
                 scores<D, ROWS, KEYS>(x, q, smem_address(s.stage[at.stage].k));
                 scores<D, ROWS, KEYS>(dp, dy, smem_address(s.stage[at.stage].v));
                 wgmma_commit_group();
             }
+            order.pass();
             wgmma_wait_group<0>();
             fence_all(x, dp, dq);
             if (b < blocks - 1) pipe.consumer_release(done.stage), done.advance();
@@ -111,12 +117,13 @@ __device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const p
             narrow_all<KEYS>(ds, x);
         }
         finish<D>(dq, w.a.scale, t.there ? t.nq - t.first : 0);
-        if (w.a.sums) store_row_sums<D>(w.a.sums + i / w.a.heads * w.sums_stride + head * D, dq, s.sums);
+        if (w.a.sums) store_row_sums<D>(w.a.sums + walk.number() * w.sums_stride + head * D, dq, s.sums);
         const int row = t.first + (int)threadIdx.x / 32 * 16;
         if (t.there)
             store_result<D>(w.a.dq + (t.q0 + row) * w.a.q_stride + head * D, w.a.q_stride, t.nq - row, dq,
                             s.out[threadIdx.x / 32]);
     }
+    order.end();
 }
 
 template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dq_kernel(const __grid_constant__ work w) {
@@ -159,9 +166,9 @@ __device__ static inline void dkv_produce(const work &w, dkv_memory<D> &s, const
     pipeline_state<1> k_at;
     pipeline_state<STAGES> at;
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / heads);
-        const int head = (int)(i % heads);
+    for (tile_walk walk(w, heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head();
         const query_blocks blocks(w.a.causal, t);
         if (!t.there) return;
         if (blocks.begin >= blocks.end) continue;
@@ -193,12 +200,15 @@ __device__ static inline void key_gradients(float (&x)[QUERIES / 8][4], float (&
         const stat two[2] = {stats[col_of(j)], stats[col_of(j) + 1]};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float p = exp2_fast(fmaf(x[j][i], scale, -two[i % 2].log)), ds = p * (dp[j][i] - two[i % 2].dot);
-            const int query = col_of(j) + i % 2;
-            if (mask && (query < from[i / 2] || query >= n)) p = ds = 0;
-            x[j][i] = p;
-            dp[j][i] = ds;
+            x[j][i] = exp2_fast(fmaf(x[j][i], scale, -two[i % 2].log));
+            dp[j][i] = x[j][i] * (dp[j][i] - two[i % 2].dot);
         }
+    }
+    if (!mask) return;
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++) {
+        const int query = col_of(i / 4) + i % 2;
+        if (query < from[i / 2 % 2] || query >= n) x[i / 4][i % 4] = dp[i / 4][i % 4] = 0;
     }
 }
 
@@ -217,17 +227,18 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
     constexpr bool LATER =
         D == 64; /* a turn's products are computed with the next turn's scores: for 128 columns there are
                                            not enough registers */
-    const int warpgroup = (int)threadIdx.x / WARPGROUP, heads = w.a.heads / w.a.group;
+    const int warpgroup = this_warpgroup(), heads = w.a.heads / w.a.group;
     const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
     const uint32_t k = smem_address(s.k) + offset, v = smem_address(s.v) + offset;
     const float scale = w.a.scale * LOG2E;
     pipeline_state<1> k_at;
     pipeline_state<STAGES> at, done;
+    const turns order(warpgroup);
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / heads);
-        const int head = (int)(i % heads);
-        if (!t.there && !w.a.sums) return;
+    for (tile_walk walk(w, heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head();
+        if (!t.there && !w.a.sums) break;
         const query_blocks blocks(w.a.causal, t);
         const int a_head = t.there ? max(0, blocks.end - blocks.begin) : 0, n = a_head * w.a.group;
         float dk[D / 8][4] = {}, dv[D / 8][4] = {}, x[QUERIES / 8][4], dp[QUERIES / 8][4];
@@ -238,6 +249,8 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
             if (n > 0) {
                 load_factor<D>(k_factor, s.k);
                 load_factor<D>(v_factor, s.v);
+                __syncwarp();
+                k_pipe.consumer_release(0);
             }
         }
         /* The first query that sees the key of each of the thread's rows, and the one that sees all of the warpgroup's. */
@@ -252,6 +265,8 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
         int b = blocks.begin;
 #pragma unroll 1
         for (int turn = 0; turn < n + LATER; turn++) {
+            if (turn < n) pipe.consumer_wait(at);
+            order.begin();
             fence_all(x, dp, dk, dv, p, ds);
             wgmma_fence();
             if (LATER && turn > 0) {
@@ -259,7 +274,6 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
             }
             if (turn < n) {
                 const uint32_t q = smem_address(s.stage[at.stage].q), dy = smem_address(s.stage[at.stage].dy);
-                pipe.consumer_wait(at);
                 if constexpr (REGISTERS) {
                     scores<D, QUERIES>(x, k_factor, q);
                     scores<D, QUERIES>(dp, v_factor, dy);
@@ -269,6 +283,7 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
                 }
                 wgmma_commit_group();
             }
+            order.pass();
             wgmma_wait_group<0>();
             fence_all(x, dp, dk, dv);
             if (LATER && turn > 0) pipe.consumer_release(done.stage), done.advance();
@@ -289,12 +304,15 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
             at.advance();
             if (++b == blocks.end) b = blocks.begin;
         }
-        if (n > 0) k_pipe.consumer_release(0), k_at.advance();
+        if (n > 0) {
+            if (!REGISTERS) k_pipe.consumer_release(0);
+            k_at.advance();
+        }
         const int there = t.there ? t.nk - t.first : 0, row = t.first + (int)threadIdx.x / 32 * 16;
         finish<D>(dk, w.a.scale, there);
         finish<D>(dv, 1, there);
         if (w.a.sums) {
-            float *const to = w.a.sums + i / heads * w.sums_stride + w.a.cols + head * D;
+            float *const to = w.a.sums + walk.number() * w.sums_stride + w.a.cols + head * D;
             store_row_sums<D>(to, dk, s.sums);
             store_row_sums<D>(to + w.a.k_cols, dv, s.sums);
         }
@@ -303,6 +321,7 @@ __device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const
         store_result<D>(to, w.a.k_stride, t.nk - row, dk, s.out[threadIdx.x / 32]);
         store_result<D>(to + w.a.k_cols, w.a.k_stride, t.nk - row, dv, s.out[threadIdx.x / 32]);
     }
+    order.end();
 }
 
 template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dkv_kernel(const __grid_constant__ work w) {

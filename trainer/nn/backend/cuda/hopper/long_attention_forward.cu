@@ -3,22 +3,24 @@
 #include "nn/backend/cuda/hopper/long_attention_parts.cuh"
 
 template <int D> struct forward_memory {
-    enum { KEYS = 128 };
+    enum { KEYS = 128, STAGES = D == 64 ? 4 : 2 }; /* with 128 columns there is no room for more */
     bf16 q[ROWS * D], k[STAGES][KEYS * D], v[STAGES][KEYS * D];
     warp_rows out[CONSUMER_WARPS];
     uint64_t q_barriers[2], k_barriers[2 * STAGES], v_barriers[2 * STAGES];
 };
 
+template <int D> using forward_pipeline = pipeline<forward_memory<D>::STAGES>;
+
 template <int D>
 __device__ static inline void forward_produce(const work &w, forward_memory<D> &s, const pipeline<1> &q_pipe,
-                                              const pipeline<STAGES> &k_pipe, const pipeline<STAGES> &v_pipe) {
+                                              const forward_pipeline<D> &k_pipe, const forward_pipeline<D> &v_pipe) {
     constexpr int KEYS = forward_memory<D>::KEYS;
     pipeline_state<1> q_at;
-    pipeline_state<STAGES> at;
+    pipeline_state<forward_memory<D>::STAGES> at;
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads), k_col = head / w.a.group * D;
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head(), k_col = head / w.a.group * D;
         const int blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
         if (!t.there) return;
         if (blocks == 0) continue;
@@ -94,18 +96,19 @@ __device__ static inline void store_forward(const work &w, const tile &t, int he
 
 template <int D>
 __device__ static inline void forward_consume(const work &w, forward_memory<D> &s, const pipeline<1> &q_pipe,
-                                              const pipeline<STAGES> &k_pipe, const pipeline<STAGES> &v_pipe) {
+                                              const forward_pipeline<D> &k_pipe, const forward_pipeline<D> &v_pipe) {
     constexpr int KEYS = forward_memory<D>::KEYS;
-    const int warpgroup = (int)threadIdx.x / WARPGROUP;
+    const int warpgroup = this_warpgroup();
     const uint32_t q = smem_address(s.q) + (uint32_t)(warpgroup * 64 * SW128_ROW);
     const float scale = w.a.scale * LOG2E;
     pipeline_state<1> q_at;
-    pipeline_state<STAGES> k_at, v_at;
+    pipeline_state<forward_memory<D>::STAGES> k_at, v_at;
+    const turns order(warpgroup);
 #pragma unroll 1
-    for (int64_t i = blockIdx.x; i < w.n * w.a.heads; i += gridDim.x) {
-        const tile t = load_tile(w.tiles + i / w.a.heads);
-        const int head = (int)(i % w.a.heads), blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
-        if (!t.there) return;
+    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+        const tile t = walk.take();
+        const int head = walk.head(), blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
+        if (!t.there) break;
         /* Keys that each of the thread's two rows sees, and the fewest that any row of the warpgroup sees. */
         const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
                               limit_of(w.a.causal, t, t.first + row_of(1))};
@@ -119,6 +122,7 @@ __device__ static inline void forward_consume(const work &w, forward_memory<D> &
             const bool first = b == blocks - 1;
             const int n[2] = {limit[0] - b * KEYS, limit[1] - b * KEYS};
             k_pipe.consumer_wait(k_at);
+            order.begin();
             fence_all(x, p, y);
             wgmma_fence();
             scores<D, ROWS, KEYS>(x, q, smem_address(s.k[k_at.stage]));
@@ -127,8 +131,10 @@ __device__ static inline void forward_consume(const work &w, forward_memory<D> &
                 v_pipe.consumer_wait(v_at);
                 add_product<D, KEYS>(y, p, smem_address(s.v[v_at.stage]));
                 wgmma_commit_group();
+                order.pass();
                 wgmma_wait_group<1>();
             } else {
+                order.pass();
                 wgmma_wait_group<0>();
             }
             fence_all(x);
@@ -156,12 +162,13 @@ __device__ static inline void forward_consume(const work &w, forward_memory<D> &
         }
         store_forward<D>(w, t, head, m, y, s.out[threadIdx.x / 32]);
     }
+    order.end();
 }
 
 template <int D> __global__ static void __launch_bounds__(BLOCK, 1) forward_kernel(const __grid_constant__ work w) {
     forward_memory<D> &s = *reinterpret_cast<forward_memory<D> *>(smem + (smem_begin() - smem_address(smem)));
     const pipeline<1> q_pipe(smem_address(s.q_barriers));
-    const pipeline<STAGES> k_pipe(smem_address(s.k_barriers)), v_pipe(smem_address(s.v_barriers));
+    const forward_pipeline<D> k_pipe(smem_address(s.k_barriers)), v_pipe(smem_address(s.v_barriers));
     if (threadIdx.x == 0) {
         q_pipe.init(CONSUMER_WARPS);
         k_pipe.init(CONSUMER_WARPS);

@@ -19,7 +19,7 @@ enum {
     CONSUMERS = 2,           /* warpgroups that compute */
     CONSUMER_WARPS = 8,      /* the same in warps */
     BLOCK = 3 * WARPGROUP,   /* threads */
-    STAGES = 2,              /* of the pipeline */
+    STAGES = 4,              /* of a pipeline: blocks of two turns are in use, two more are on their way */
     LIST_BLOCK = 1024,       /* threads of the kernel before */
     CLEARED_ROWS = 64,       /* rows of a CTA of that kernel */
     SHORTEST = 64,           /* mean length from which on these kernels pay */
@@ -69,6 +69,28 @@ __device__ static inline tile load_tile(const tile *from) {
     return t;
 }
 
+/* A CTA's tiles, one after the other, each for a head. The next one is on its way. */
+struct tile_walk {
+    const tile *tiles;
+    int heads, end, i;
+    tile next;
+    __device__ tile_walk(const work &w, int n) : tiles(w.tiles), heads(n), end((int)w.n * n), i((int)blockIdx.x) {
+        load(i);
+    }
+    __device__ void load(int j) {
+        if (j < end) next = load_tile(tiles + j / heads);
+    }
+    __device__ bool more(void) const { return i < end; }
+    __device__ void advance(void) { i += (int)gridDim.x; }
+    __device__ tile take(void) {
+        const tile t = next;
+        load(i + (int)gridDim.x);
+        return t;
+    }
+    __device__ int head(void) const { return i % heads; }
+    __device__ int number(void) const { return i / heads; } /* in the list */
+};
+
 /* Keys before this one are seen by query j. */
 __device__ static inline int limit_of(bool causal, const tile &t, int j) {
     return causal ? min(t.nk, t.nk - t.nq + j + 1) : t.nk;
@@ -89,36 +111,53 @@ struct query_blocks {
     }
 };
 
+/* The two warpgroups begin their products in turns, so that one computes weights while the other's products run. */
+struct turns {
+    int warpgroup;
+    __device__ explicit turns(int of) : warpgroup(of) {
+        if (warpgroup == 1) order_arrive(0);
+    }
+    __device__ void begin(void) const { order_wait(warpgroup); }
+    __device__ void pass(void) const { order_arrive(1 - warpgroup); }
+    /* Takes the turn that the other warpgroup passed last. */
+    __device__ void end(void) const {
+        if (warpgroup == 0) order_wait(0);
+    }
+};
+
 /* ---- products ---- */
+
+/* Known to the compiler to be the same in all threads of a warp, so that addresses made of it are in uniform registers. */
+__device__ static inline int this_warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP, 0); }
 
 /* Tiles have D / 64 subtiles of 64 columns, one after the other, each swizzled. Addresses are in shared memory. */
 
 /* d = a b^T: a has 64 rows of a tile of A_ROWS, b has N. */
 template <int D, int A_ROWS, int N> __device__ static inline void scores(float (&d)[N / 8][4], uint32_t a, uint32_t b) {
+    const uint64_t a0 = wgmma_descriptor(a, SW128_ATOM, 16), b0 = wgmma_descriptor(b, SW128_ATOM, 16);
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
         const uint32_t column = (uint32_t)(k % 4 * 32);
-        wgmma_ss<0, 0>(d, wgmma_descriptor(a + (uint32_t)(k / 4 * A_ROWS * SW128_ROW) + column, SW128_ATOM, 16),
-                       wgmma_descriptor(b + (uint32_t)(k / 4 * N * SW128_ROW) + column, SW128_ATOM, 16), k > 0);
+        wgmma_ss<0, 0>(d, descriptor_advance(a0, (uint32_t)(k / 4 * A_ROWS * SW128_ROW) + column),
+                       descriptor_advance(b0, (uint32_t)(k / 4 * N * SW128_ROW) + column), k > 0);
     }
 }
 
 /* scores() with a in registers. */
 template <int D, int N>
 __device__ static inline void scores(float (&d)[N / 8][4], const uint32_t (&a)[D / 16][4], uint32_t b) {
+    const uint64_t b0 = wgmma_descriptor(b, SW128_ATOM, 16);
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) {
-        wgmma_rs<0>(d, a[k], wgmma_descriptor(b + (uint32_t)(k / 4 * N * SW128_ROW + k % 4 * 32), SW128_ATOM, 16),
-                    k > 0);
-    }
+    for (int k = 0; k < D / 16; k++)
+        wgmma_rs<0>(d, a[k], descriptor_advance(b0, (uint32_t)(k / 4 * N * SW128_ROW + k % 4 * 32)), k > 0);
 }
 
 /* d += a b: a in registers, K columns; b is a tile of K rows and D columns. */
 template <int D, int K>
 __device__ static inline void add_product(float (&d)[D / 8][4], const uint32_t (&a)[K / 16][4], uint32_t b) {
+    const uint64_t b0 = wgmma_descriptor(b, SW128_ATOM, K * SW128_ROW);
 #pragma unroll
-    for (int k = 0; k < K / 16; k++)
-        wgmma_rs<1>(d, a[k], wgmma_descriptor(b + (uint32_t)(k * 16 * SW128_ROW), SW128_ATOM, K * SW128_ROW), 1);
+    for (int k = 0; k < K / 16; k++) wgmma_rs<1>(d, a[k], descriptor_advance(b0, (uint32_t)(k * 16 * SW128_ROW)), 1);
 }
 
 /* Accumulators as the first factor of a product. */

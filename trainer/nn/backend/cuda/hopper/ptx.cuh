@@ -170,8 +170,9 @@ __device__ static inline uint64_t wgmma_descriptor(const bf16 *tile) {
     const uint64_t address = smem_address(tile);
     return (address & 0x3ffff) >> 4 | (uint64_t)1 << 16 | (uint64_t)(SW128_ATOM >> 4) << 32 | (uint64_t)1 << 62;
 }
+/* The address is in the low word and does not overflow: one addition, without a carry. */
 __device__ static inline uint64_t descriptor_advance(uint64_t descriptor, uint32_t bytes) {
-    return descriptor + (bytes >> 4);
+    return (descriptor & 0xffffffff00000000) | ((uint32_t)descriptor + (bytes >> 4));
 }
 
 __device__ static inline void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
