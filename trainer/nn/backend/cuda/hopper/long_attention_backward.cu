@@ -60,38 +60,42 @@ __device__ static inline void score_gradients(float (&x)[KEYS / 8][4], const flo
         if (col_of(i / 4) + i % 2 >= n[i / 2 % 2]) x[i / 4][i % 4] = 0;
 }
 
-template <int D>
-__device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const pipeline<1> &q_pipe,
-                                         const pipeline<STAGES> &pipe) {
-    constexpr int KEYS = dq_memory<D>::KEYS;
-    const int warpgroup = this_warpgroup();
-    const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
-    const uint32_t q = smem_address(s.q) + offset, dy = smem_address(s.dy) + offset;
-    const float scale = w.a.scale * LOG2E;
+/* What a consumer thread keeps from tile to tile. */
+template <int D> struct dq_consumer {
+    enum { KEYS = dq_memory<D>::KEYS };
+    const work &w;
+    dq_memory<D> &s;
+    const pipeline<1> &q_pipe;
+    const pipeline<STAGES> &pipe;
+    const int warpgroup;
+    const turns order;
     pipeline_state<1> q_at;
     pipeline_state<STAGES> at, done;
-    const turns order(warpgroup);
-#pragma unroll 1
-    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
-        const tile t = walk.take();
-        const int head = walk.head();
-        const int blocks = t.there ? (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS : 0;
-        if (!t.there && !w.a.sums) break;
-        const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
-                              limit_of(w.a.causal, t, t.first + row_of(1))};
-        const int all_see = limit_of(w.a.causal, t, t.first + warpgroup * 64);
-        stat of[2];
+
+    __device__ dq_consumer(const work &w, dq_memory<D> &s, const pipeline<1> &q_pipe, const pipeline<STAGES> &pipe)
+        : w(w), s(s), q_pipe(q_pipe), pipe(pipe), warpgroup(this_warpgroup()), order(warpgroup) {}
+
+    /* Of the thread's two rows. */
+    __device__ void load_stats(const tile &t, int head, stat (&of)[2]) const {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const bool there = t.there && t.first + row_of(half) < t.nq;
             of[half] = {INFINITY, 0};
             if (there) of[half] = w.stat[head * stat_rows(w.a.q_rows) + t.q0 + t.first + row_of(half)];
         }
-        float dq[D / 8][4] = {}, x[KEYS / 8][4], dp[KEYS / 8][4];
+    }
+
+    /* Adds the products of all blocks of keys to dq: that of block b + 1 while the scores of block b are computed. */
+    __device__ void add_blocks(const tile &t, int blocks, const stat (&of)[2], float (&dq)[D / 8][4]) {
+        const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
+        const uint32_t q = smem_address(s.q) + offset, dy = smem_address(s.dy) + offset;
+        const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
+                              limit_of(w.a.causal, t, t.first + row_of(1))};
+        const int all_see = limit_of(w.a.causal, t, t.first + warpgroup * 64);
+        float x[KEYS / 8][4], dp[KEYS / 8][4];
         uint32_t ds[KEYS / 16][4];
-        if (blocks > 0) q_pipe.consumer_wait(q_at);
 #pragma unroll 1
-        for (int b = blocks - 1; b >= -1; b--) { /* the product of block b + 1, and the scores of block b */
+        for (int b = blocks - 1; b >= -1; b--) {
             if (b >= 0) pipe.consumer_wait(at);
             order.begin();
             fence_all(x, dp, dq, ds);
@@ -113,18 +117,37 @@ __device__ static inline void dq_consume(const work &w, dq_memory<D> &s, const p
             if (b == 0) q_pipe.consumer_release(0), q_at.advance();
             at.advance();
             const int n[2] = {limit[0] - b * KEYS, limit[1] - b * KEYS};
-            score_gradients<KEYS>(x, dp, of, scale, (b + 1) * KEYS > all_see, n);
+            score_gradients<KEYS>(x, dp, of, w.a.scale * LOG2E, (b + 1) * KEYS > all_see, n);
             narrow_all<KEYS>(ds, x);
         }
+    }
+
+    __device__ void store(const tile &t, const tile_walk &walk, int head, float (&dq)[D / 8][4]) {
         finish<D>(dq, w.a.scale, t.there ? t.nq - t.first : 0);
         if (w.a.sums) store_row_sums<D>(w.a.sums + walk.number() * w.sums_stride + head * D, dq, s.sums);
+        if (!t.there) return;
         const int row = t.first + (int)threadIdx.x / 32 * 16;
-        if (t.there)
-            store_result<D>(w.a.dq + (t.q0 + row) * w.a.q_stride + head * D, w.a.q_stride, t.nq - row, dq,
-                            s.out[threadIdx.x / 32]);
+        store_result<D>(w.a.dq + (t.q0 + row) * w.a.q_stride + head * D, w.a.q_stride, t.nq - row, dq,
+                        s.out[threadIdx.x / 32]);
     }
-    order.end();
-}
+
+    __device__ void run() {
+#pragma unroll 1
+        for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+            const tile t = walk.take();
+            const int head = walk.head();
+            const int blocks = t.there ? (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS : 0;
+            if (!t.there && !w.a.sums) break;
+            stat of[2];
+            load_stats(t, head, of);
+            float dq[D / 8][4] = {};
+            if (blocks > 0) q_pipe.consumer_wait(q_at);
+            add_blocks(t, blocks, of, dq);
+            store(t, walk, head, dq);
+        }
+        order.end();
+    }
+};
 
 template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dq_kernel(const __grid_constant__ work w) {
     dq_memory<D> &s = *reinterpret_cast<dq_memory<D> *>(smem + (smem_begin() - smem_address(smem)));
@@ -140,7 +163,7 @@ template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dq_kernel(co
     if (is_producer()) {
         if (threadIdx.x == CONSUMERS * WARPGROUP) dq_produce<D>(w, s, q_pipe, pipe);
     } else {
-        dq_consume<D>(w, s, q_pipe, pipe);
+        dq_consumer<D>(w, s, q_pipe, pipe).run();
     }
 }
 
@@ -220,109 +243,138 @@ template <int D> __device__ static inline void load_factor(uint32_t (&to)[D / 16
         load_matrices(to[k], from + k / 4 * ROWS * SW128_COLS + swizzled(row, k % 4 * 2 + lane / 16));
 }
 
-template <int D>
-__device__ static inline void dkv_consume(const work &w, dkv_memory<D> &s, const pipeline<1> &k_pipe,
-                                          const pipeline<STAGES> &pipe) {
-    constexpr bool REGISTERS = D == 64; /* k and v are in registers, which spares reads of shared memory */
-    constexpr bool LATER =
-        D == 64; /* a turn's products are computed with the next turn's scores: for 128 columns there are
-                                           not enough registers */
-    const int warpgroup = this_warpgroup(), heads = w.a.heads / w.a.group;
-    const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
-    const uint32_t k = smem_address(s.k) + offset, v = smem_address(s.v) + offset;
-    const float scale = w.a.scale * LOG2E;
+/* What a consumer thread keeps from tile to tile. */
+template <int D> struct dkv_consumer {
+    /* With 128 columns there are not enough registers for either. */
+    static constexpr bool REGISTERS = D == 64; /* k and v are in registers, which spares reads of shared memory */
+    static constexpr bool LATER = D == 64;     /* a turn's products are computed with the next turn's scores */
+    const work &w;
+    dkv_memory<D> &s;
+    const pipeline<1> &k_pipe;
+    const pipeline<STAGES> &pipe;
+    const int warpgroup;
+    const turns order;
     pipeline_state<1> k_at;
     pipeline_state<STAGES> at, done;
-    const turns order(warpgroup);
-#pragma unroll 1
-    for (tile_walk walk(w, heads); walk.more(); walk.advance()) {
-        const tile t = walk.take();
-        const int head = walk.head();
-        if (!t.there && !w.a.sums) break;
-        const query_blocks blocks(w.a.causal, t);
-        const int a_head = t.there ? max(0, blocks.end - blocks.begin) : 0, n = a_head * w.a.group;
-        float dk[D / 8][4] = {}, dv[D / 8][4] = {}, x[QUERIES / 8][4], dp[QUERIES / 8][4];
+
+    struct factors {
+        uint32_t k[REGISTERS ? D / 16 : 1][4], v[REGISTERS ? D / 16 : 1][4];
+    };
+    /* The two sums, and the factors of the products that are added to them. */
+    struct tile_sums {
+        float dk[D / 8][4], dv[D / 8][4];
         uint32_t p[QUERIES / 16][4], ds[QUERIES / 16][4];
-        uint32_t k_factor[REGISTERS ? D / 16 : 1][4], v_factor[REGISTERS ? D / 16 : 1][4];
-        if (n > 0) k_pipe.consumer_wait(k_at);
+    };
+
+    __device__ dkv_consumer(const work &w, dkv_memory<D> &s, const pipeline<1> &k_pipe, const pipeline<STAGES> &pipe)
+        : w(w), s(s), k_pipe(k_pipe), pipe(pipe), warpgroup(this_warpgroup()), order(warpgroup) {}
+
+    __device__ void load_factors(factors &f) {
         if constexpr (REGISTERS) {
-            if (n > 0) {
-                load_factor<D>(k_factor, s.k);
-                load_factor<D>(v_factor, s.v);
-                __syncwarp();
-                k_pipe.consumer_release(0);
-            }
+            load_factor<D>(f.k, s.k);
+            load_factor<D>(f.v, s.v);
+            __syncwarp();
+            k_pipe.consumer_release(0);
         }
+    }
+
+    __device__ void add_products(tile_sums &sums, int stage) {
+        add_product<D, QUERIES>(sums.dv, sums.p, smem_address(s.stage[stage].dy));
+        add_product<D, QUERIES>(sums.dk, sums.ds, smem_address(s.stage[stage].q));
+        wgmma_commit_group();
+    }
+
+    __device__ void start_scores(const factors &f, float (&x)[QUERIES / 8][4], float (&dp)[QUERIES / 8][4]) {
+        const uint32_t q = smem_address(s.stage[at.stage].q), dy = smem_address(s.stage[at.stage].dy);
+        const uint32_t offset = (uint32_t)(warpgroup * 64 * SW128_ROW);
+        if constexpr (REGISTERS) {
+            scores<D, QUERIES>(x, f.k, q);
+            scores<D, QUERIES>(dp, f.v, dy);
+        } else {
+            scores<D, ROWS, QUERIES>(x, smem_address(s.k) + offset, q);
+            scores<D, ROWS, QUERIES>(dp, smem_address(s.v) + offset, dy);
+        }
+        wgmma_commit_group();
+    }
+
+    /* Adds the products of n blocks of queries: all that see the tile, head after head of its group. */
+    __device__ void add_blocks(const tile &t, const query_blocks &blocks, int n, const factors &f, tile_sums &sums) {
         /* The first query that sees the key of each of the thread's rows, and the one that sees all of the warpgroup's. */
         const int shift = w.a.causal ? t.nk - t.nq : 1 << 30;
         const int from[2] = {t.first + row_of(0) - shift, t.first + row_of(1) - shift};
         const int see_all = t.first + warpgroup * 64 + 63 - shift;
-        const auto products = [&](int stage) {
-            add_product<D, QUERIES>(dv, p, smem_address(s.stage[stage].dy));
-            add_product<D, QUERIES>(dk, ds, smem_address(s.stage[stage].q));
-            wgmma_commit_group();
-        };
+        float x[QUERIES / 8][4], dp[QUERIES / 8][4];
         int b = blocks.begin;
 #pragma unroll 1
         for (int turn = 0; turn < n + LATER; turn++) {
             if (turn < n) pipe.consumer_wait(at);
             order.begin();
-            fence_all(x, dp, dk, dv, p, ds);
+            fence_all(x, dp, sums.dk, sums.dv, sums.p, sums.ds);
             wgmma_fence();
-            if (LATER && turn > 0) {
-                products(done.stage);
-            }
-            if (turn < n) {
-                const uint32_t q = smem_address(s.stage[at.stage].q), dy = smem_address(s.stage[at.stage].dy);
-                if constexpr (REGISTERS) {
-                    scores<D, QUERIES>(x, k_factor, q);
-                    scores<D, QUERIES>(dp, v_factor, dy);
-                } else {
-                    scores<D, ROWS, QUERIES>(x, k, q);
-                    scores<D, ROWS, QUERIES>(dp, v, dy);
-                }
-                wgmma_commit_group();
-            }
+            if (LATER && turn > 0) add_products(sums, done.stage);
+            if (turn < n) start_scores(f, x, dp);
             order.pass();
             wgmma_wait_group<0>();
-            fence_all(x, dp, dk, dv);
+            fence_all(x, dp, sums.dk, sums.dv);
             if (LATER && turn > 0) pipe.consumer_release(done.stage), done.advance();
             if (turn == n) break;
             const int first = b * QUERIES, begin[2] = {from[0] - first, from[1] - first};
-            key_gradients(x, dp, s.stats[at.stage] + (t.q0 + first) % 2, scale,
+            key_gradients(x, dp, s.stats[at.stage] + (t.q0 + first) % 2, w.a.scale * LOG2E,
                           first < see_all || first + QUERIES > t.nq, begin, t.nq - first);
-            narrow_all<QUERIES>(p, x);
-            narrow_all<QUERIES>(ds, dp);
+            narrow_all<QUERIES>(sums.p, x);
+            narrow_all<QUERIES>(sums.ds, dp);
             if (!LATER) {
-                fence_all(dk, dv, p, ds);
+                fence_all(sums.dk, sums.dv, sums.p, sums.ds);
                 wgmma_fence();
-                products(at.stage);
+                add_products(sums, at.stage);
                 wgmma_wait_group<0>();
-                fence_all(dk, dv);
+                fence_all(sums.dk, sums.dv);
                 pipe.consumer_release(at.stage);
             }
             at.advance();
             if (++b == blocks.end) b = blocks.begin;
         }
-        if (n > 0) {
-            if (!REGISTERS) k_pipe.consumer_release(0);
-            k_at.advance();
-        }
+    }
+
+    __device__ void store(const tile &t, const tile_walk &walk, int head, tile_sums &sums) {
         const int there = t.there ? t.nk - t.first : 0, row = t.first + (int)threadIdx.x / 32 * 16;
-        finish<D>(dk, w.a.scale, there);
-        finish<D>(dv, 1, there);
+        finish<D>(sums.dk, w.a.scale, there);
+        finish<D>(sums.dv, 1, there);
         if (w.a.sums) {
             float *const to = w.a.sums + walk.number() * w.sums_stride + w.a.cols + head * D;
-            store_row_sums<D>(to, dk, s.sums);
-            store_row_sums<D>(to + w.a.k_cols, dv, s.sums);
+            store_row_sums<D>(to, sums.dk, s.sums);
+            store_row_sums<D>(to + w.a.k_cols, sums.dv, s.sums);
         }
-        if (!t.there) continue;
+        if (!t.there) return;
         bf16 *const to = w.a.dk + (t.k0 + row) * w.a.k_stride + head * D;
-        store_result<D>(to, w.a.k_stride, t.nk - row, dk, s.out[threadIdx.x / 32]);
-        store_result<D>(to + w.a.k_cols, w.a.k_stride, t.nk - row, dv, s.out[threadIdx.x / 32]);
+        store_result<D>(to, w.a.k_stride, t.nk - row, sums.dk, s.out[threadIdx.x / 32]);
+        store_result<D>(to + w.a.k_cols, w.a.k_stride, t.nk - row, sums.dv, s.out[threadIdx.x / 32]);
     }
-    order.end();
-}
+
+    __device__ void run() {
+#pragma unroll 1
+        for (tile_walk walk(w, w.a.heads / w.a.group); walk.more(); walk.advance()) {
+            const tile t = walk.take();
+            const int head = walk.head();
+            if (!t.there && !w.a.sums) break;
+            const query_blocks blocks(w.a.causal, t);
+            const int a_head = t.there ? max(0, blocks.end - blocks.begin) : 0, n = a_head * w.a.group;
+            tile_sums sums = {};
+            factors f;
+            if (n > 0) {
+                k_pipe.consumer_wait(k_at);
+                load_factors(f);
+            }
+            add_blocks(t, blocks, n, f, sums);
+            if (n > 0) {
+                if (!REGISTERS) k_pipe.consumer_release(0);
+                k_at.advance();
+            }
+            store(t, walk, head, sums);
+        }
+        order.end();
+    }
+};
 
 template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dkv_kernel(const __grid_constant__ work w) {
     dkv_memory<D> &s = *reinterpret_cast<dkv_memory<D> *>(smem + (smem_begin() - smem_address(smem)));
@@ -338,7 +390,7 @@ template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dkv_kernel(c
     if (is_producer()) {
         if (threadIdx.x == CONSUMERS * WARPGROUP) dkv_produce<D>(w, s, k_pipe, pipe);
     } else {
-        dkv_consume<D>(w, s, k_pipe, pipe);
+        dkv_consumer<D>(w, s, k_pipe, pipe).run();
     }
 }
 
