@@ -94,76 +94,104 @@ __device__ static inline void store_forward(const work &w, const tile &t, int he
     store_result<D>(w.a.y + (t.q0 + row) * w.a.cols + head * D, w.a.cols, t.nq - row, y, out);
 }
 
-template <int D>
-__device__ static inline void forward_consume(const work &w, forward_memory<D> &s, const pipeline<1> &q_pipe,
-                                              const forward_pipeline<D> &k_pipe, const forward_pipeline<D> &v_pipe) {
-    constexpr int KEYS = forward_memory<D>::KEYS;
-    const int warpgroup = this_warpgroup();
-    const uint32_t q = smem_address(s.q) + (uint32_t)(warpgroup * 64 * SW128_ROW);
-    const float scale = w.a.scale * LOG2E;
+/* What a consumer thread keeps from tile to tile. */
+template <int D> struct forward_consumer {
+    enum { KEYS = forward_memory<D>::KEYS };
+    const work &w;
+    forward_memory<D> &s;
+    const pipeline<1> &q_pipe;
+    const forward_pipeline<D> &k_pipe, &v_pipe;
+    const int warpgroup;
+    const turns order;
     pipeline_state<1> q_at;
     pipeline_state<forward_memory<D>::STAGES> k_at, v_at;
-    const turns order(warpgroup);
-#pragma unroll 1
-    for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
-        const tile t = walk.take();
-        const int head = walk.head(), blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
-        if (!t.there) break;
+
+    /* A tile's sums so far, and the weights of the block of keys whose values come next. */
+    struct tile_sums {
+        softmax m;
+        float y[D / 8][4];
+        uint32_t p[KEYS / 16][4];
+    };
+
+    __device__ forward_consumer(const work &w, forward_memory<D> &s, const pipeline<1> &q_pipe,
+                                const forward_pipeline<D> &k_pipe, const forward_pipeline<D> &v_pipe)
+        : w(w), s(s), q_pipe(q_pipe), k_pipe(k_pipe), v_pipe(v_pipe), warpgroup(this_warpgroup()), order(warpgroup) {}
+
+    /* Computes the scores of a block of keys, and meanwhile adds the values of the block before it, if there is one. */
+    __device__ void scores_and_values(bool first, float (&x)[KEYS / 8][4], tile_sums &sums) {
+        k_pipe.consumer_wait(k_at);
+        order.begin();
+        fence_all(x, sums.p, sums.y);
+        wgmma_fence();
+        scores<D, ROWS, KEYS>(x, smem_address(s.q) + (uint32_t)(warpgroup * 64 * SW128_ROW),
+                              smem_address(s.k[k_at.stage]));
+        wgmma_commit_group();
+        if (!first) {
+            v_pipe.consumer_wait(v_at);
+            add_product<D, KEYS>(sums.y, sums.p, smem_address(s.v[v_at.stage]));
+            wgmma_commit_group();
+            order.pass();
+            wgmma_wait_group<1>();
+        } else {
+            order.pass();
+            wgmma_wait_group<0>();
+        }
+        fence_all(x);
+        k_pipe.consumer_release(k_at.stage);
+        k_at.advance();
+    }
+
+    __device__ void add_blocks(const tile &t, int blocks, tile_sums &sums) {
         /* Keys that each of the thread's two rows sees, and the fewest that any row of the warpgroup sees. */
         const int limit[2] = {limit_of(w.a.causal, t, t.first + row_of(0)),
                               limit_of(w.a.causal, t, t.first + row_of(1))};
         const int all_see = limit_of(w.a.causal, t, t.first + warpgroup * 64);
-        softmax m = {{-INFINITY, -INFINITY}, {0, 0}};
-        float y[D / 8][4] = {}, x[KEYS / 8][4], rescale[2];
-        uint32_t p[KEYS / 16][4];
-        if (blocks > 0) q_pipe.consumer_wait(q_at);
+        float x[KEYS / 8][4], rescale[2];
 #pragma unroll 1
         for (int b = blocks - 1; b >= 0; b--) {
             const bool first = b == blocks - 1;
             const int n[2] = {limit[0] - b * KEYS, limit[1] - b * KEYS};
-            k_pipe.consumer_wait(k_at);
-            order.begin();
-            fence_all(x, p, y);
-            wgmma_fence();
-            scores<D, ROWS, KEYS>(x, q, smem_address(s.k[k_at.stage]));
-            wgmma_commit_group();
-            if (!first) {
-                v_pipe.consumer_wait(v_at);
-                add_product<D, KEYS>(y, p, smem_address(s.v[v_at.stage]));
-                wgmma_commit_group();
-                order.pass();
-                wgmma_wait_group<1>();
-            } else {
-                order.pass();
-                wgmma_wait_group<0>();
-            }
-            fence_all(x);
-            k_pipe.consumer_release(k_at.stage);
-            k_at.advance();
+            scores_and_values(first, x, sums);
             if (b == 0) q_pipe.consumer_release(0), q_at.advance();
-            weigh<KEYS>(x, m, rescale, scale, (b + 1) * KEYS > all_see, n);
+            weigh<KEYS>(x, sums.m, rescale, w.a.scale * LOG2E, (b + 1) * KEYS > all_see, n);
             wgmma_wait_group<0>();
-            fence_all(y, p);
+            fence_all(sums.y, sums.p);
             if (!first) v_pipe.consumer_release(v_at.stage), v_at.advance();
 #pragma unroll
-            for (int j = 0; j < D / 2; j++) y[j / 4][j % 4] *= rescale[j / 2 % 2];
-            narrow_all<KEYS>(p, x);
+            for (int j = 0; j < D / 2; j++) sums.y[j / 4][j % 4] *= rescale[j / 2 % 2];
+            narrow_all<KEYS>(sums.p, x);
         }
-        if (blocks > 0) {
-            v_pipe.consumer_wait(v_at);
-            fence_all(p, y);
-            wgmma_fence();
-            add_product<D, KEYS>(y, p, smem_address(s.v[v_at.stage]));
-            wgmma_commit_group();
-            wgmma_wait_group<0>();
-            fence_all(y);
-            v_pipe.consumer_release(v_at.stage);
-            v_at.advance();
-        }
-        store_forward<D>(w, t, head, m, y, s.out[threadIdx.x / 32]);
     }
-    order.end();
-}
+
+    __device__ void add_last_values(tile_sums &sums) {
+        v_pipe.consumer_wait(v_at);
+        fence_all(sums.p, sums.y);
+        wgmma_fence();
+        add_product<D, KEYS>(sums.y, sums.p, smem_address(s.v[v_at.stage]));
+        wgmma_commit_group();
+        wgmma_wait_group<0>();
+        fence_all(sums.y);
+        v_pipe.consumer_release(v_at.stage);
+        v_at.advance();
+    }
+
+    __device__ void run() {
+#pragma unroll 1
+        for (tile_walk walk(w, w.a.heads); walk.more(); walk.advance()) {
+            const tile t = walk.take();
+            const int head = walk.head(), blocks = (keys_seen(w.a.causal, t) + KEYS - 1) / KEYS;
+            if (!t.there) break;
+            tile_sums sums = {{{-INFINITY, -INFINITY}, {0, 0}}};
+            if (blocks > 0) {
+                q_pipe.consumer_wait(q_at);
+                add_blocks(t, blocks, sums);
+                add_last_values(sums);
+            }
+            store_forward<D>(w, t, head, sums.m, sums.y, s.out[threadIdx.x / 32]);
+        }
+        order.end();
+    }
+};
 
 template <int D> __global__ static void __launch_bounds__(BLOCK, 1) forward_kernel(const __grid_constant__ work w) {
     forward_memory<D> &s = *reinterpret_cast<forward_memory<D> *>(smem + (smem_begin() - smem_address(smem)));
@@ -180,7 +208,7 @@ template <int D> __global__ static void __launch_bounds__(BLOCK, 1) forward_kern
     if (is_producer()) {
         if (threadIdx.x == CONSUMERS * WARPGROUP) forward_produce<D>(w, s, q_pipe, k_pipe, v_pipe);
     } else {
-        forward_consume<D>(w, s, q_pipe, k_pipe, v_pipe);
+        forward_consumer<D>(w, s, q_pipe, k_pipe, v_pipe).run();
     }
 }
 
