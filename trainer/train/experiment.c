@@ -37,9 +37,9 @@ adamod_status experiment_cuda_status(void) {
     return status ? status : nn_device_status("cuda");
 }
 
-static const char *device_of(const recipe *r) {
-    if (strcmp(r->train.backend, "auto") != 0) return r->train.backend;
-    return experiment_cuda_status() ? "cpu" : "cuda";
+bool experiment_wants_gpu(const recipe *r) {
+    const recipe_backend backend = recipe_backend_of(r, NULL);
+    return backend == BACKEND_CUDA || (backend == BACKEND_AUTO && experiment_cuda_status() == ADAMOD_OK);
 }
 
 /* The host has no tf32. */
@@ -71,8 +71,9 @@ static int make_params(experiment *e, bool loads, nn_value *loss) {
     if (loads ? nn_params_allocate_zeros(e->params) : nn_params_allocate(e->params, e->recipe.train.seed))
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld parameters",
                             (long long)nn_params_total(e->params));
-    const char *device = device_of(&e->recipe);
-    return nn_params_to_device(e->params, device, precision_of(&e->recipe, strncmp(device, "cuda", 4) == 0));
+    const bool on_gpu = experiment_wants_gpu(&e->recipe), any = recipe_backend_of(&e->recipe, NULL) == BACKEND_AUTO;
+    const char *device = !any ? e->recipe.train.backend : on_gpu ? "cuda" : "cpu";
+    return nn_params_to_device(e->params, device, precision_of(&e->recipe, on_gpu));
 }
 
 static int make_plan(experiment *e, nn_value loss) {

@@ -501,7 +501,7 @@ static int start(trainer *t) {
 
 /* Notes the hardware and libraries in use in machine.json. */
 static int describe(trainer *t) {
-    const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
+    const bool device = t->s.params->on_device, plain = recipe_backend_of(&t->s.recipe, NULL) == BACKEND_REF;
     char threads[16], ranks[16], beside[16], name[192], library[96];
     const char *bf16 = experiment_bf16(&t->s);
     snprintf(library, sizeof library, "%s%s%s", nn_profile_library(), bf16 ? ", " : "", bf16 ? bf16 : "");
