@@ -235,7 +235,7 @@ static int untrained(const images *s) {
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     const images *s = images_of(e);
-    const image_folder_report *f = &s->report[split];
+    const image_folder_counts *f = &s->counts[split];
     const char *const paths[] = {*s->path ? s->path : images_set_name(r), r->data.valid_path, r->data.test_path};
     const bool train = split == SPLIT_TRAIN;
     const int missed = train ? untrained(s) : f->missing;

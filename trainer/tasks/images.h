@@ -54,7 +54,7 @@ typedef struct images {
     int32_t *place[SPLITS]; /* places of a split's pictures in `all` */
     int64_t n[SPLITS];
     bool test_is_valid; /* the test set is also the validation set */
-    image_folder_report report[SPLITS];
+    image_folder_counts counts[SPLITS];
     int64_t trained_on[SPLITS]; /* folder: held-out pictures that equal a training picture */
     nn_picture_options view;
     /* training */
@@ -71,7 +71,7 @@ static inline images *images_of(const experiment *e) { return e->state; }
 extern const task task_images;
 extern const struct task_bench images_bench; /* images_bench.c */
 
-/* Fills all, place, n and report with what training, or the use of a run's model, needs (see task.open). After a failure,
+/* Fills all, place, n and counts with what training, or the use of a run's model, needs (see task.open). After a failure,
  * images_drop frees what was read. */
 int images_load(experiment *e, const char *directory, int uses);
 void images_drop(images *s);

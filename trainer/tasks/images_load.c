@@ -97,7 +97,7 @@ static int read_folder(experiment *e, task_split split) {
                                         "reading test pictures"};
     telling t = {e, whats[split]};
     const image_folder_options o = {.skip = r->data.unreadable == UNREADABLE_SKIPPED, .crew = {e->pool, tell, &t}};
-    return image_folder_read(&s->all, paths[split], &o, &s->report[split]);
+    return image_folder_read(&s->all, paths[split], &o, &s->counts[split]);
 }
 
 static int make_shapes(experiment *e, task_split split) {

@@ -78,9 +78,9 @@ static int make_params(experiment *e, bool loads, nn_value *loss) {
 
 static int make_plan(experiment *e, nn_value loss) {
     const recipe *r = &e->recipe;
-    const bool shares = comm_launched().size > 1 || r->train.comm == SUM_BY_NCCL; /* see experiment_join */
+    const bool synced = comm_launched().size > 1 || r->train.comm == SUM_BY_NCCL; /* see experiment_join */
     const nn_plan_options o = {
-        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .synced = shares};
+        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .synced = synced};
     return nn_plan_create(&e->plan, e->graph, &o);
 }
 
@@ -193,7 +193,7 @@ static bool overlaps(const experiment *e, comm *c) {
 static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((experiment *)e)->exchange, x, n); }
 
 /* Batch norms over all ranks, which must run them at the same time. */
-static int share_norms(experiment *e, bool on_device, bool *any) {
+static int sync_norms(experiment *e, bool on_device, bool *any) {
     *any = false;
     if ((!e->comm && !on_device) || !e->plan) return 0;
     if (nn_plan_sync(e->plan, add_over_ranks, e, !on_device, any)) return adamod__context("model.sync_norm: ");
@@ -229,7 +229,7 @@ int experiment_join(experiment *e, comm *c) {
     e->comm = c;
     *e->slow = '\0';
     if (join_devices(e, c, &on_device)) return -1;
-    int failed = comm_agree(c, share_norms(e, on_device, &norms));
+    int failed = comm_agree(c, sync_norms(e, on_device, &norms));
     const bool shards = e->recipe.train.shard && (c || on_device);
     if (!failed && shards) failed = comm_agree(c, shard_open(&e->shard, e));
     if (!failed) return comm_agree(c, open_exchange(e, on_device, norms));

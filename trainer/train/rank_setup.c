@@ -15,7 +15,7 @@
 /* ---- cores and GPUs ---- */
 
 /* Divides cores that several ranks may use. Cores that a launcher bound a rank to are its own. */
-static void share_cores(recipe *r, const comm *c) {
+static void divide_cores(recipe *r, const comm *c) {
     const int cores = adamod__cores(), n = comm_local(c).cores_shared;
     if (r->train.threads == 0 && n > 1) r->train.threads = cores > n ? cores / n : 1;
 }
@@ -68,7 +68,7 @@ static int refuse_twice(const claim *all, int n) {
 
 void rank_setup_local(recipe *r, const comm *c) {
     if (!c) return;
-    share_cores(r, c);
+    divide_cores(r, c);
     choose_gpu(r, c);
 }
 
