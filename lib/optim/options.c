@@ -153,17 +153,17 @@ adamod_status adamod__check_number(const rule *r, const option_spec *o, double v
     const number_range range = adamod__number_range(o->id, type);
     if (value == 0 || (value >= range.least && value <= range.most)) return ADAMOD_OK;
     const bool small = value < range.least;
-    char is[32], bound[32];
+    char is[32], limit[32];
     return adamod__fail(ADAMOD_ERROR_RANGE, "%s%s%s: %s is %s, expected %s%s %s %s in %s", where ? where : "",
                         adamod__colon(where), r->name, o->info.name, adamod__number(value, is),
                         small && o->info.min == 0 && !o->info.min_open ? "0 or " : "", o->info.name,
-                        small ? ">=" : "<=", adamod__number(small ? range.least : range.most, bound),
+                        small ? ">=" : "<=", adamod__number(small ? range.least : range.most, limit),
                         adamod__type_name(type));
 }
 
 adamod_status adamod__combined_fault(const rule *r, range_fault fault, double value, adamod_type type,
                                      const char *where) {
-    char bound[32];
+    char limit[32];
     const double most = adamod__number_range(fault == RANGE_RATE ? OPT_GRAD_SCALE : OPT_LR, type).most;
     bool beta1 = false;
     for (int i = 0; i < r->n_options; i++) beta1 = beta1 || r->options[i].id == OPT_BETA1;
@@ -172,7 +172,7 @@ adamod_status adamod__combined_fault(const rule *r, range_fault fault, double va
                         fault == RANGE_FINAL ? "final_lr times lr's schedule"
                         : beta1              ? "lr / (1 - beta1) / eps"
                                              : "lr / eps",
-                        value, adamod__number(most, bound), adamod__type_name(type));
+                        value, adamod__number(most, limit), adamod__type_name(type));
 }
 
 adamod_status adamod__check_numbers(const rule *r, const double *options, adamod_type type, const char *where) {

@@ -353,7 +353,7 @@ TEST(aligned_lines_are_pairs) {
     corpus_text text;
     if (!CHECK_INT(parse(&text, TEXT("ein Hund\r\nzwei\n"), TEXT("a dog\n two "), (corpus_options){0}), 0)) return;
     CHECK_INT(text.n, 2);
-    CHECK_INT(text.report.lines, 2);
+    CHECK_INT(text.counts.lines, 2);
     check_pair(&text, 0, "ein Hund", "a dog");
     check_pair(&text, 1, "zwei", " two ");
     corpus_text_free(&text);
@@ -419,11 +419,11 @@ TEST(filters_leave_out_and_count) {
     CHECK_INT(text.n, 2); /* 3 to 2 is a ratio of 1.5 and stays */
     check_pair(&text, 0, "a b", "a b c");
     check_pair(&text, 1, "a b c", "a b");
-    CHECK_INT(text.report.lines, 7);
-    CHECK_INT(text.report.empty, 2);
-    CHECK_INT(text.report.ratio, 1);
-    CHECK_INT(text.report.too_long, 2);
-    CHECK_INT(text.report.truncated, 0);
+    CHECK_INT(text.counts.lines, 7);
+    CHECK_INT(text.counts.empty, 2);
+    CHECK_INT(text.counts.ratio, 1);
+    CHECK_INT(text.counts.too_long, 2);
+    CHECK_INT(text.counts.truncated, 0);
     corpus_text_free(&text);
 }
 
@@ -433,8 +433,8 @@ TEST(long_sentences_can_be_truncated) {
     if (!CHECK_INT(parse(&text, TEXT("a  bb c d\nx\n"), TEXT("e f\ny z u v w\n"), options), 0)) return;
     check_pair(&text, 0, "a  bb c", "e f");
     check_pair(&text, 1, "x", "y z u");
-    CHECK_INT(text.report.truncated, 2);
-    CHECK_INT(text.report.too_long, 0);
+    CHECK_INT(text.counts.truncated, 2);
+    CHECK_INT(text.counts.too_long, 0);
     corpus_text_free(&text);
     options.unit = TEXT_CHARACTERS;
     if (!CHECK_INT(parse(&text, TEXT("\xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f\n"), TEXT("ab\n"), options), 0)) return;

@@ -347,7 +347,7 @@ static void put_class(const char *directory, int n) {
     }
 }
 
-static int read_folder(pictures *p, const char *directory, bool skip, image_folder_report *report) {
+static int read_folder(pictures *p, const char *directory, bool skip, image_folder_counts *report) {
     adamod_pool *pool;
     CHECK_INT(adamod_pool_create(&pool, 2), ADAMOD_OK);
     const int failed =
@@ -358,7 +358,7 @@ static int read_folder(pictures *p, const char *directory, bool skip, image_fold
 
 TEST(a_folder_has_its_classes_in_order) {
     pictures p = {.size = 8};
-    image_folder_report report;
+    image_folder_counts report;
     if (!has("PNG")) SKIP("no libpng");
     enter_scratch(true);
     mkdir("train", 0777);
@@ -397,7 +397,7 @@ TEST(a_folder_has_its_classes_in_order) {
 
 TEST(unreadable_pictures_are_refused_or_skipped_by_name) {
     pictures p = {.size = 8};
-    image_folder_report report;
+    image_folder_counts report;
     if (!has("PNG")) SKIP("no libpng");
     enter_scratch(true);
     mkdir("t", 0777);
@@ -433,7 +433,7 @@ TEST(unreadable_pictures_are_refused_or_skipped_by_name) {
 
 TEST(folders_without_pictures_say_so) {
     pictures p = {.size = 8};
-    image_folder_report report;
+    image_folder_counts report;
     if (!*image_formats()) SKIP("neither libpng nor libjpeg");
     enter_scratch(true);
     CHECK_INT(read_folder(&p, "none", false, &report), -1);

@@ -212,11 +212,11 @@ static int check_step(bench *b) {
 /* They may differ by rounding, since sums have another order. */
 static int compare_losses(const bench *b, const bench_train_peer *p) {
     const char *precision = experiment_precision(&b->s);
-    const char *bound = strcmp(precision, "full") == 0 ? "1e-4" : strcmp(precision, "tf32") == 0 ? "2e-3" : "2e-2";
+    const char *tolerance = strcmp(precision, "full") == 0 ? "1e-4" : strcmp(precision, "tf32") == 0 ? "2e-3" : "2e-2";
     const double ours = b->result.check;
-    if (fabs(ours - p->loss) <= strtod(bound, NULL) * fabs(ours)) return 0;
+    if (fabs(ours - p->loss) <= strtod(tolerance, NULL) * fabs(ours)) return 0;
     return cli_fail(BENCH_TRAIN, "the first batch's loss is %.9g here and %.9g in %s, expected the same within %s",
-                    ours, p->loss, p->name, bound);
+                    ours, p->loss, p->name, tolerance);
 }
 
 /* On a device there is a second peer, whose step becomes one CUDA graph. */

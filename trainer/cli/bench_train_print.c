@@ -106,19 +106,19 @@ static void print_head(const bench_train_result *r) {
 
 typedef enum side { AT_LEAST, AT_MOST, BELOW } side;
 
-static void print_goal(const char *goal, side of, double bound, double found) {
+static void print_goal(const char *goal, side of, double limit, double found) {
     static const char *const words[] = {"at least", "at most", "below"};
-    const bool met = of == AT_LEAST ? found >= bound : of == AT_MOST ? found <= bound : found < bound;
+    const bool met = of == AT_LEAST ? found >= limit : of == AT_MOST ? found <= limit : found < limit;
     char number[32];
-    printf("%-6s  %s: %s %.*f, found %s\n", met ? "met" : "MISSED", goal, words[of], of == BELOW ? 0 : 1, bound,
-           metric_beside(found, bound, number));
+    printf("%-6s  %s: %s %.*f, found %s\n", met ? "met" : "MISSED", goal, words[of], of == BELOW ? 0 : 1, limit,
+           metric_beside(found, limit, number));
 }
 
 /* A ratio needs the version it is relative to. */
-static void print_torch_goal(const char *goal, const bench_train_peer *p, side of, double bound, double found) {
+static void print_torch_goal(const char *goal, const bench_train_peer *p, side of, double limit, double found) {
     char name[96], whole[192];
     snprintf(whole, sizeof whole, "%s %s", goal, bench_torch_name(p->version, name));
-    print_goal(whole, of, bound, found);
+    print_goal(whole, of, limit, found);
 }
 
 /* ---- on the host ---- */

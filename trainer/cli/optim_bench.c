@@ -185,9 +185,9 @@ const char *bench_title(const char *rule) {
 }
 
 bench_verdict bench_goal_same(const char *rule, double adamod) {
-    if (is(rule, "muon")) return (bench_verdict){.goal = "speed over torch.optim.Muon", .bound = 1};
-    if (is(rule, "adafactor")) return (bench_verdict){.goal = "speed over torch.optim.Adafactor", .bound = 1};
-    return (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = adamod};
+    if (is(rule, "muon")) return (bench_verdict){.goal = "speed over torch.optim.Muon", .limit = 1};
+    if (is(rule, "adafactor")) return (bench_verdict){.goal = "speed over torch.optim.Adafactor", .limit = 1};
+    return (bench_verdict){.goal = "speed over the published AdaMod in torch", .limit = adamod};
 }
 
 typedef struct row {
@@ -381,16 +381,16 @@ static void print_setup(const bench *b, const char *why) {
 
 void bench_print_verdict(const bench_verdict *v, bool as_json) {
     if (!v->any) return;
-    const bool met = v->at_most ? v->found <= v->bound : v->found >= v->bound;
+    const bool met = v->at_most ? v->found <= v->limit : v->found >= v->limit;
     const bench_column columns[] = {{"found", NULL, 0, v->found}};
     if (as_json) {
-        printf("{\"goal\": \"%s\", \"%s\": %g", v->goal, v->at_most ? "at_most" : "at_least", v->bound);
+        printf("{\"goal\": \"%s\", \"%s\": %g", v->goal, v->at_most ? "at_most" : "at_least", v->limit);
         bench_print_columns(columns, 1, NULL, true);
         printf(", \"where\": \"%s\", \"met\": %s}\n", v->where, met ? "true" : "false");
     } else {
         char found[32];
         printf("%-6s  %s: %s %g, found %s (%s%s%s)\n", met ? "met" : "MISSED", v->goal,
-               v->at_most ? "at most" : "at least", v->bound, metric_beside(v->found, v->bound, found), v->where,
+               v->at_most ? "at most" : "at least", v->limit, metric_beside(v->found, v->limit, found), v->where,
                *v->peer ? "; " : "", v->peer);
     }
 }
@@ -428,15 +428,15 @@ static int run(bench *b) {
     if (status) return status;
     b->same = b->torch && bench_torch_has(b->torch, b->ask.rule) ? b->ask.rule : NULL;
     const bool fused = b->torch && b->torch->fused;
-    b->goals[GOAL_LOOP] = (bench_verdict){.goal = "share of the loop's speed, from 1M elements up", .bound = 0.9};
+    b->goals[GOAL_LOOP] = (bench_verdict){.goal = "share of the loop's speed, from 1M elements up", .limit = 0.9};
     b->goals[GOAL_ADAMW] = (bench_verdict){.goal = fused ? "speed per byte over torch's fused AdamW"
                                                          : "speed per byte over torch's foreach AdamW",
-                                           .bound = 1};
+                                           .limit = 1};
     b->goals[GOAL_SAME] = bench_goal_same(b->same, 5);
     if (b->torch) bench_name_peer(&b->goals[GOAL_ADAMW], b->torch->version);
     if (b->torch) bench_name_peer(&b->goals[GOAL_SAME], b->torch->version);
     b->goals[GOAL_LIST] =
-        (bench_verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .bound = 1.1, .at_most = true};
+        (bench_verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .limit = 1.1, .at_most = true};
     print_setup(b, why);
     status = run_cases(b);
     if (status) return status;

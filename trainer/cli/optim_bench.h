@@ -123,8 +123,8 @@ double bench_memory(const bench_race *race);
 /* A goal, and the worst result found. */
 typedef struct bench_verdict {
     const char *goal;
-    double bound;
-    bool at_most; /* the bound is an upper one */
+    double limit;
+    bool at_most; /* the limit is an upper one */
     bool any;
     double found;
     char where[64];
@@ -143,7 +143,7 @@ typedef struct bench_column {
 } bench_column;
 /* rule: the one that torch runs beside AdamW; NULL: none. */
 void bench_print_columns(const bench_column *columns, int n, const char *rule, bool as_json);
-/* How the rule that torch runs is written, and the goal of speed over it, which with AdaMod has the bound given. */
+/* How the rule that torch runs is written, and the goal of speed over it, which with AdaMod has the limit given. */
 const char *bench_title(const char *rule);
 bench_verdict bench_goal_same(const char *rule, double adamod);
 /* Sets the options for the type. */

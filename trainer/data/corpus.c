@@ -75,7 +75,7 @@ static text_slice truncate_line(text_unit unit, text_slice line, int64_t max_tok
 static int filter_empty(reader *r, int64_t number, text_slice src, text_slice tgt) {
     int src_blank = blank(src);
     if (!src_blank && !blank(tgt)) return 0;
-    r->to.text->report.empty++;
+    r->to.text->counts.empty++;
     if (r->options->empty == CORPUS_SKIP) return 1;
     return adamod__refuse("%s:%" PRId64 ": empty line, expected a sentence", src_blank ? r->src->name : r->tgt->name,
                           number);
@@ -85,7 +85,7 @@ static int filter_ratio(reader *r, int64_t src_tokens, int64_t tgt_tokens) {
     int64_t longer = src_tokens > tgt_tokens ? src_tokens : tgt_tokens;
     int64_t shorter = src_tokens > tgt_tokens ? tgt_tokens : src_tokens;
     int skip = r->options->max_ratio > 0 && (double)longer > r->options->max_ratio * (double)shorter;
-    r->to.text->report.ratio += skip;
+    r->to.text->counts.ratio += skip;
     return skip;
 }
 
@@ -93,15 +93,15 @@ static int filter_long(reader *r, int64_t number, int64_t src_tokens, int64_t tg
                        text_slice *tgt) {
     int64_t max = r->options->max_tokens;
     int src_long = src_tokens > max;
-    corpus_report *report = &r->to.text->report;
+    corpus_counts *counts = &r->to.text->counts;
     if (!max || (!src_long && tgt_tokens <= max)) return 0;
     if (r->options->too_long == CORPUS_TRUNCATE) {
-        report->truncated++;
+        counts->truncated++;
         if (src_long) *src = truncate_line(r->options->unit, *src, max);
         if (tgt_tokens > max) *tgt = truncate_line(r->options->unit, *tgt, max);
         return 0;
     }
-    report->too_long++;
+    counts->too_long++;
     if (r->options->too_long == CORPUS_SKIP) return 1;
     return adamod__refuse("%s:%" PRId64 ": %" PRId64 " tokens, expected at most %" PRId64,
                           src_long ? r->src->name : r->tgt->name, number, src_long ? src_tokens : tgt_tokens, max);
@@ -124,12 +124,12 @@ static int read_pairs(reader *r, text_slice src, text_slice tgt) {
     corpus_text *text = r->to.text;
     text_slice src_line, tgt_line;
     while (text_next_line(&src, &src_line) && text_next_line(&tgt, &tgt_line))
-        if (read_pair(r, ++text->report.lines, without_return(src_line), without_return(tgt_line))) return -1;
+        if (read_pair(r, ++text->counts.lines, without_return(src_line), without_return(tgt_line))) return -1;
     if (text->n) return 0;
-    if (!text->report.lines) return adamod__refuse("%s: no lines, expected sentences", r->src->name);
+    if (!text->counts.lines) return adamod__refuse("%s: no lines, expected sentences", r->src->name);
     return adamod__refuse(
         "%s: none of %" PRId64 " lines left: %" PRId64 " empty, %" PRId64 " of unequal length, %" PRId64 " too long",
-        r->src->name, text->report.lines, text->report.empty, text->report.ratio, text->report.too_long);
+        r->src->name, text->counts.lines, text->counts.empty, text->counts.ratio, text->counts.too_long);
 }
 
 static int check_options(const corpus_options *options) {
@@ -199,7 +199,7 @@ static void fill_pools(pools *p) {
 }
 
 /* Divides n as evenly as the pools allow. Longer numbers have larger pools, so what a pool lacks goes to the next. */
-static void share_out(const pools *p, int split, int64_t n, int64_t shares[LENGTHS]) {
+static void divide(const pools *p, int split, int64_t n, int64_t shares[LENGTHS]) {
     for (int d = 0; d < LENGTHS; d++) {
         int64_t even = n / (LENGTHS - d), all = p->at[d][split + 1] - p->at[d][split];
         shares[d] = even < all ? even : all;
@@ -219,7 +219,7 @@ static int draw(pools *p, int split, uint64_t seed, int64_t n, corpus_text *out)
     int64_t shares[LENGTHS], drawn = 0;
     int64_t *sample = malloc(((size_t)n + 1) * sizeof *sample);
     int status = builder_start(&b, out, TEXT_CHARACTERS, n) || !sample ? -1 : 0;
-    share_out(p, split, n, shares);
+    divide(p, split, n, shares);
     for (int d = 0; !status && d < LENGTHS; d++) {
         int64_t *pool = p->numbers + p->at[d][split], all = p->at[d][split + 1] - p->at[d][split];
         if (split == TRAIN) shuffle(pool, all, shares[d], nn_key(seed, (uint64_t)d, 1));
@@ -228,7 +228,7 @@ static int draw(pools *p, int split, uint64_t seed, int64_t n, corpus_text *out)
     }
     if (!status) shuffle(sample, n, n, nn_key(seed, LENGTHS, (uint64_t)split));
     for (int64_t i = 0; !status && i < n; i++) status = add_number(&b, sample[i]);
-    out->report.lines = out->n;
+    out->counts.lines = out->n;
     free(sample);
     return status;
 }

@@ -25,15 +25,15 @@ typedef struct corpus_lines {
 } corpus_lines;
 
 /* Counts of lines read and pairs skipped. Truncated pairs are kept. */
-typedef struct corpus_report {
+typedef struct corpus_counts {
     int64_t lines, empty, ratio, too_long, truncated;
-} corpus_report;
+} corpus_counts;
 
 typedef struct corpus_text {
     int64_t n;
     text_unit unit; /* of its tokens */
     corpus_lines src, tgt;
-    corpus_report report;
+    corpus_counts counts;
 } corpus_text;
 
 static inline text_slice corpus_sentence(const corpus_lines *lines, int64_t i) {
@@ -55,7 +55,7 @@ typedef struct corpus_options {
 } corpus_options;
 
 /* Reads two files (text_input.h) of UTF-8 with one sentence per line and equally many lines. A pair is checked for empty
- * lines, then for its ratio, then for its length; the report counts it once. */
+ * lines, then for its ratio, then for its length; counts have it once. */
 int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, const corpus_options *options);
 
 /* Reads two files in memory, unpacked and without a byte order mark; names are for messages. */

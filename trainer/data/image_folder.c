@@ -41,15 +41,15 @@ static bool is_picture(const char *name) {
 }
 
 /* Counts a skipped file and keeps the first in byte order. class: its directory; NULL: none. */
-static void pass_over(image_folder_report *report, const char *class, const char *name) {
-    char path[sizeof report->first_passed];
+static void pass_over(image_folder_counts *counts, const char *class, const char *name) {
+    char path[sizeof counts->first_passed];
     snprintf(path, sizeof path, "%s%s%s", class ? class : "", class ? "/" : "", name);
-    if (report->passed_over++ && strcmp(path, report->first_passed) >= 0) return;
-    memcpy(report->first_passed, path, sizeof path);
+    if (counts->passed_over++ && strcmp(path, counts->first_passed) >= 0) return;
+    memcpy(counts->first_passed, path, sizeof path);
 }
 
 /* Lists the subdirectories (class NULL) or the pictures of a directory, sorted. */
-static int list(image_names *out, const char *directory, const char *class, image_folder_report *report) {
+static int list(image_names *out, const char *directory, const char *class, image_folder_counts *counts) {
     const bool directories = !class;
     char path[2400];
     struct stat info;
@@ -61,7 +61,7 @@ static int list(image_names *out, const char *directory, const char *class, imag
     for (const struct dirent *e; !failed && (e = readdir(d)); errno = 0) {
         if (e->d_name[0] == '.') continue;
         if (!directories && !is_picture(e->d_name)) {
-            pass_over(report, class, e->d_name);
+            pass_over(counts, class, e->d_name);
             continue;
         }
         const int n = snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
@@ -70,7 +70,7 @@ static int list(image_names *out, const char *directory, const char *class, imag
         if (directories && !there) failed = adamod__fail(ADAMOD_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
         else if (!there || (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
             failed = image_names_add(out, e->d_name);
-        else if (is_picture(e->d_name)) pass_over(report, class, e->d_name);
+        else if (is_picture(e->d_name)) pass_over(counts, class, e->d_name);
     }
     if (!failed && errno) failed = adamod__fail(ADAMOD_ERROR_IO, "%s: %s", directory, strerror(errno));
     closedir(d);
@@ -129,7 +129,7 @@ typedef struct work {
     image_names paths;
     int32_t *labels; /* [paths.n] */
     pictures *to;
-    image_folder_report *report;
+    image_folder_counts *counts;
     char **reasons; /* [paths.n]; NULL: it was read */
 } work;
 
@@ -142,7 +142,7 @@ static void free_work(work *w) {
 
 static int list_class(work *w, const char *directory, const char *class, int32_t label) {
     image_names files;
-    if (list(&files, directory, class, w->report)) return -1;
+    if (list(&files, directory, class, w->counts)) return -1;
     int failed = 0;
     int32_t *grown = realloc(w->labels, (size_t)(w->paths.n + files.n + 1) * sizeof *grown);
     if (grown) w->labels = grown;
@@ -164,7 +164,7 @@ static int name_classes(class_names *c, const image_names *found, const char *di
 
 static int list_classes(work *w, class_names *classes, const char *directory) {
     image_names found;
-    if (list(&found, directory, NULL, w->report)) return -1;
+    if (list(&found, directory, NULL, w->counts)) return -1;
     int failed = 0;
     if (!found.n) failed = adamod__refuse("%s: no subdirectory in it, expected one for each class", directory);
     if (!failed && !classes->n) failed = name_classes(classes, &found, directory);
@@ -205,36 +205,36 @@ static int count_missing(const pictures *p, int64_t from, int *out) {
 }
 
 /* Removes the pictures that could not be read. */
-static int gather(work *w, bool skip, image_folder_report *report) {
+static int gather(work *w, bool skip, image_folder_counts *counts) {
     pictures *p = w->to;
     const size_t bytes = pictures_bytes(p);
     int64_t kept = p->n;
     for (int64_t i = 0; i < w->paths.n; i++) {
         if (p->labels[p->n + i] < 0) {
-            if (report->unreadable++ == 0)
-                snprintf(report->first, sizeof report->first, "%.200s: %.190s", w->paths.name[i],
+            if (counts->unreadable++ == 0)
+                snprintf(counts->first, sizeof counts->first, "%.200s: %.190s", w->paths.name[i],
                          w->reasons[i] ? w->reasons[i] : "out of memory");
             continue;
         }
         if (kept != p->n + i) memcpy(p->bytes + (size_t)kept * bytes, p->bytes + (size_t)(p->n + i) * bytes, bytes);
         p->labels[kept++] = p->labels[p->n + i];
     }
-    if (report->unreadable && (!skip || kept == p->n)) {
-        const bool others = report->unreadable > 1;
-        if (!others) return adamod__refuse("%s", report->first);
-        return adamod__refuse("%s; %lld of %lld pictures cannot be read", report->first, (long long)report->unreadable,
-                              (long long)report->files);
+    if (counts->unreadable && (!skip || kept == p->n)) {
+        const bool others = counts->unreadable > 1;
+        if (!others) return adamod__refuse("%s", counts->first);
+        return adamod__refuse("%s; %lld of %lld pictures cannot be read", counts->first, (long long)counts->unreadable,
+                              (long long)counts->files);
     }
     p->n = kept;
     return 0;
 }
 
 int image_folder_read(pictures *out, const char *directory, const image_folder_options *o,
-                      image_folder_report *report) {
-    work w = {.to = out, .report = report};
+                      image_folder_counts *counts) {
+    work w = {.to = out, .counts = counts};
     const bool named = out->classes.n > 0;
     const int64_t before = out->n;
-    *report = (image_folder_report){0};
+    *counts = (image_folder_counts){0};
     int failed = *image_formats() ? 0
                                   : adamod__refuse("%s: this build reads no pictures: it was made without "
                                                    "libpng and libjpeg",
@@ -244,11 +244,11 @@ int image_folder_read(pictures *out, const char *directory, const image_folder_o
     if (!failed && !(w.reasons = calloc((size_t)w.paths.n, sizeof *w.reasons)))
         failed = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld pictures", (long long)w.paths.n);
     if (!failed) {
-        report->files = w.paths.n;
+        counts->files = w.paths.n;
         pictures_each(&o->crew, w.paths.n, read_one, &w);
-        failed = gather(&w, o->skip, report);
+        failed = gather(&w, o->skip, counts);
     }
-    if (!failed && count_missing(out, before, &report->missing)) {
+    if (!failed && count_missing(out, before, &counts->missing)) {
         out->n = before;
         failed = -1;
     }

@@ -13,17 +13,17 @@ typedef struct image_folder_options {
     pictures_crew crew; /* decodes the files */
 } image_folder_options;
 
-typedef struct image_folder_report {
+typedef struct image_folder_counts {
     int64_t files, unreadable;
     int missing;            /* classes without a readable picture */
     char first[400];        /* unreadable picture, with the reason */
     int64_t passed_over;    /* skipped files */
     char first_passed[200]; /* path of the first of them in the directory */
-} image_folder_report;
+} image_folder_counts;
 
 /* Appends the pictures, scaled to out->size (image_square). If out has no classes yet, it gets those of this directory;
  * otherwise other classes are refused. */
-int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_report *report);
+int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_counts *counts);
 
 /* Names of files. Starts as {0}. */
 typedef struct image_names {

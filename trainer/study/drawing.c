@@ -118,7 +118,7 @@ static void join_ranges(drawing_curves *a, drawing_curves *b) {
 }
 
 /* Panels of the same score have the same axis, so that eyes can compare them. Losses on different data cannot be compared. */
-static void share_scores(figure *g) {
+static void align_axes(figure *g) {
     for (int i = 0; i < g->n; i++) {
         for (int k = 0; k < g->n; k++) join_ranges(&g->cell[i].curves, &g->cell[k].curves);
     }
@@ -135,7 +135,7 @@ static int make_cells(figure *g, report_figures *f) {
         if (drawing_curves_make(&c->curves, f, g->d, i)) return -1;
         c->drawn = c->curves.any;
     }
-    share_scores(g);
+    align_axes(g);
     return make_rates(g, f);
 }
 

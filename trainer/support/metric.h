@@ -27,11 +27,11 @@ static inline const char *metric_number(double x, int decimals, char out[32]) {
     return out;
 }
 
-/* Formats a measured value that is compared with a bound: two decimals, or more if needed to differ from the bound. */
-static inline const char *metric_beside(double found, double bound, char out[32]) {
+/* Formats a measured value that is compared with a limit: two decimals, or more if needed to differ from it. */
+static inline const char *metric_beside(double found, double limit, char out[32]) {
     for (int decimals = 2; decimals <= 12; decimals++) {
         snprintf(out, 32, "%.*f", decimals, found);
-        if (found == bound || strtod(out, NULL) != bound) break;
+        if (found == limit || strtod(out, NULL) != limit) break;
     }
     return out;
 }

@@ -21,8 +21,8 @@
 
 #define S images_settings
 static const key_spec keys[] = {
-    CHOICE_KEY(S, data.set, "shapes", "shapes cifar10 cifar100 folder", STRICT,
-               "generated shapes, CIFAR's binary files, or PNG and JPEG files by class"),
+    ENUM_KEY(S, data.set, "shapes", "shapes cifar10 cifar100 folder", STRICT,
+             "generated shapes, CIFAR's binary files, or PNG and JPEG files by class"),
     PATH_KEY(S, data.path, LOOSE,
              "directory of CIFAR's files (if not given: what `adamod data prepare` made), or of training images"),
     PATH_KEY(S, data.valid_path, LOOSE, "folder: directory of validation images"),
@@ -57,27 +57,27 @@ static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(images_
 /* ---- checks of several keys ---- */
 
 static const char *check_files(const images_settings *r) {
-    const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
+    const bool folder = r->data.set == IMAGES_FOLDER, shapes = r->data.set == IMAGES_SHAPES;
     const char *held_out = *r->data.valid_path ? "data.valid_path" : *r->data.test_path ? "data.test_path" : NULL;
     if (shapes && *r->data.path)
         return task_refuse("data.path", "data.path is given, but data.set shapes reads no files");
     if (folder && !*r->data.path) return task_refuse("data.path", "data.path is not given; data.set folder needs it");
     if (!folder && held_out)
-        return task_refuse(held_out, "%s is given, but data.set %s does not read it", held_out, r->data.set);
+        return task_refuse(held_out, "%s is given, but data.set %s does not read it", held_out, images_set_name(r));
     if (!folder || held_out || r->data.hold_out > 0) return NULL;
     return task_refuse("data.hold_out", "data.hold_out is 0, and neither data.valid_path nor data.test_path is given: "
                                         "nothing is left to validate on");
 }
 
 static const char *check_size(const images_settings *r) {
-    const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
+    const bool folder = r->data.set == IMAGES_FOLDER, shapes = r->data.set == IMAGES_SHAPES;
     if (folder || r->data.size == CIFAR_SIZE || (shapes && r->data.size >= SHAPES_LEAST && r->data.size <= SHAPES_MOST))
         return NULL;
     if (shapes)
         return task_refuse("data.size", "data.size is %d, expected %d to %d, in which data.set shapes is drawn",
                            r->data.size, SHAPES_LEAST, SHAPES_MOST);
     return task_refuse("data.size", "data.size is %d, expected %d, which pictures of data.set %s have", r->data.size,
-                       CIFAR_SIZE, r->data.set);
+                       CIFAR_SIZE, images_set_name(r));
 }
 
 static const char *check_task(const recipe *whole) {
@@ -85,7 +85,7 @@ static const char *check_task(const recipe *whole) {
     const char *path = check_files(r);
     if (path) return path;
     if ((path = check_size(r))) return path;
-    if (strcmp(r->data.set, "cifar100") != 0 && r->data.labels == LABELS_COARSE)
+    if (r->data.set != IMAGES_CIFAR100 && r->data.labels == LABELS_COARSE)
         return task_refuse("data.labels", "data.labels is coarse, which only data.set cifar100 has");
     return images_check_view(r);
 }
@@ -235,8 +235,8 @@ static int untrained(const images *s) {
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     const images *s = images_of(e);
-    const image_folder_report *f = &s->report[split];
-    const char *const paths[] = {*s->path ? s->path : r->data.set, r->data.valid_path, r->data.test_path};
+    const image_folder_counts *f = &s->counts[split];
+    const char *const paths[] = {*s->path ? s->path : images_set_name(r), r->data.valid_path, r->data.test_path};
     const bool train = split == SPLIT_TRAIN;
     const int missed = train ? untrained(s) : f->missing;
     adamod__buffer notes = {0};
@@ -288,7 +288,7 @@ static int data_parts(const experiment *e, task_part *out) {
                                                    {"data.train", "data.valid", "data.test"}};
     const images_settings *r = images_settings_of(&e->recipe);
     const images *s = images_of(e);
-    const bool shapes = strcmp(r->data.set, "shapes") == 0;
+    const bool shapes = r->data.set == IMAGES_SHAPES;
     const char *const paths[] = {s->path, r->data.valid_path, r->data.test_path};
     const size_t bytes = pictures_bytes(&s->all);
     int n = 0;

@@ -9,12 +9,14 @@
 #include "tasks/class_details.h"
 #include "train/task.h"
 
+/* Values of keys, in the order of their choices. */
+typedef enum images_set { IMAGES_SHAPES, IMAGES_CIFAR10, IMAGES_CIFAR100, IMAGES_FOLDER } images_set;
 typedef enum images_labels { LABELS_FINE, LABELS_COARSE } images_labels; /* of CIFAR-100 */
 typedef enum images_unreadable { UNREADABLE_REFUSED, UNREADABLE_SKIPPED } images_unreadable;
 
 typedef struct images_settings {
     struct {
-        char set[16];                                                            /* cifar10, cifar100, folder, shapes */
+        images_set set;
         char path[RECIPE_PATH], valid_path[RECIPE_PATH], test_path[RECIPE_PATH]; /* absolute, or "" */
         images_labels labels;
         bool any_size; /* CIFAR's files may have another number of pictures */
@@ -52,7 +54,7 @@ typedef struct images {
     int32_t *place[SPLITS]; /* places of a split's pictures in `all` */
     int64_t n[SPLITS];
     bool test_is_valid; /* the test set is also the validation set */
-    image_folder_report report[SPLITS];
+    image_folder_counts counts[SPLITS];
     int64_t trained_on[SPLITS]; /* folder: held-out pictures that equal a training picture */
     nn_picture_options view;
     /* training */
@@ -69,10 +71,13 @@ static inline images *images_of(const experiment *e) { return e->state; }
 extern const task task_images;
 extern const struct task_bench images_bench; /* images_bench.c */
 
-/* Fills all, place, n and report with what training, or the use of a run's model, needs (see task.open). After a failure,
+/* Fills all, place, n and counts with what training, or the use of a run's model, needs (see task.open). After a failure,
  * images_drop frees what was read. */
 int images_load(experiment *e, const char *directory, int uses);
 void images_drop(images *s);
+
+/* The name of data.set, as recipes write it. */
+const char *images_set_name(const images_settings *r);
 
 /* How pictures become numbers. The recipe must have passed images_check_view, which is as task.check. */
 nn_picture_options images_view(const images_settings *r);

@@ -11,24 +11,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_set(const images_settings *r, const char *name) { return strcmp(r->data.set, name) == 0; }
-static bool is_folder(const images_settings *r) { return is_set(r, "folder"); }
-static bool is_shapes(const images_settings *r) { return is_set(r, "shapes"); }
+static bool is_folder(const images_settings *r) { return r->data.set == IMAGES_FOLDER; }
+static bool is_shapes(const images_settings *r) { return r->data.set == IMAGES_SHAPES; }
 
 /* ---- how pictures become numbers ---- */
 
-typedef struct statistics {
-    const char *set;
+/* The name of each set, and its statistics: CIFAR has the paper's, folders ImageNet's. */
+static const struct {
+    const char *name;
     float mean[3], deviation[3];
-} statistics;
-
-/* CIFAR has the paper's statistics, folders ImageNet's. */
-static const statistics of_sets[] = {
-    {"cifar10", {0.4914f, 0.4822f, 0.4465f}, {0.2023f, 0.1994f, 0.2010f}},
-    {"cifar100", {0.507f, 0.487f, 0.441f}, {0.267f, 0.256f, 0.276f}},
-    {"folder", {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
-    {"shapes", {0.5f, 0.5f, 0.5f}, {0.25f, 0.25f, 0.25f}},
+} sets[] = {
+    [IMAGES_SHAPES] = {"shapes", {0.5f, 0.5f, 0.5f}, {0.25f, 0.25f, 0.25f}},
+    [IMAGES_CIFAR10] = {"cifar10", {0.4914f, 0.4822f, 0.4465f}, {0.2023f, 0.1994f, 0.2010f}},
+    [IMAGES_CIFAR100] = {"cifar100", {0.507f, 0.487f, 0.441f}, {0.267f, 0.256f, 0.276f}},
+    [IMAGES_FOLDER] = {"folder", {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
 };
+
+const char *images_set_name(const images_settings *r) { return sets[r->data.set].name; }
 
 /* Parses "0.5, 0.4, 0.3". */
 static bool parse_three(const char *text, float out[3]) {
@@ -61,11 +60,8 @@ const char *images_check_view(const images_settings *r) {
 nn_picture_options images_view(const images_settings *r) {
     nn_picture_options o = {
         .size = r->data.size, .padding = r->data.padding, .crop = r->data.crop, .mirror = r->data.flip};
-    for (size_t i = 0; i < sizeof of_sets / sizeof *of_sets; i++) {
-        if (!is_set(r, of_sets[i].set)) continue;
-        memcpy(o.mean, of_sets[i].mean, sizeof o.mean);
-        memcpy(o.deviation, of_sets[i].deviation, sizeof o.deviation);
-    }
+    memcpy(o.mean, sets[r->data.set].mean, sizeof o.mean);
+    memcpy(o.deviation, sets[r->data.set].deviation, sizeof o.deviation);
     if (*r->data.mean) parse_three(r->data.mean, o.mean);
     if (*r->data.std) parse_three(r->data.std, o.deviation);
     return o;
@@ -75,9 +71,9 @@ nn_picture_options images_view(const images_settings *r) {
 
 static int read_cifar(images *s, const images_settings *r, task_split split) {
     const bool coarse = r->data.labels == LABELS_COARSE;
-    const cifar_options o = {.kind = is_set(r, "cifar10") ? CIFAR_10
-                                     : coarse             ? CIFAR_100_COARSE
-                                                          : CIFAR_100_FINE,
+    const cifar_options o = {.kind = r->data.set == IMAGES_CIFAR10 ? CIFAR_10
+                                     : coarse                      ? CIFAR_100_COARSE
+                                                                   : CIFAR_100_FINE,
                              .test = split == SPLIT_TEST,
                              .any_size = r->data.any_size};
     return cifar_read(&s->all, s->path, &o);
@@ -101,7 +97,7 @@ static int read_folder(experiment *e, task_split split) {
                                         "reading test pictures"};
     telling t = {e, whats[split]};
     const image_folder_options o = {.skip = r->data.unreadable == UNREADABLE_SKIPPED, .crew = {e->pool, tell, &t}};
-    return image_folder_read(&s->all, paths[split], &o, &s->report[split]);
+    return image_folder_read(&s->all, paths[split], &o, &s->counts[split]);
 }
 
 static int make_shapes(experiment *e, task_split split) {
@@ -243,7 +239,9 @@ static int check_training(const images *s, const images_settings *r) {
 }
 
 /* The data set in the cache, or NULL. */
-static const data_set *set_of(const images_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
+static const data_set *set_of(const images_settings *r) {
+    return *r->data.path ? NULL : data_set_find(images_set_name(r));
+}
 
 static int find_files(experiment *e) {
     const images_settings *r = images_settings_of(&e->recipe);

@@ -15,9 +15,9 @@
 
 #define S language_settings
 static const key_spec keys[] = {
-    CHOICE_KEY(S, data.set, "generated",
-               "generated text packed ptb tinyshakespeare tinystories fineweb-edu fineweb-edu-10b", STRICT,
-               "a language of known entropy, files of text or of packed token ids, or a public data set of either"),
+    ENUM_KEY(S, data.set, "generated",
+             "generated text packed ptb tinyshakespeare tinystories fineweb-edu fineweb-edu-10b", STRICT,
+             "a language of known entropy, files of text or of packed token ids, or a public data set of either"),
     PATH_KEY(S, data.path, LOOSE,
              "text, packed: the directory of the files; others: not given, what `adamod data prepare` made"),
     TEXT_KEY(S, data.train_file, "train.txt", LOOSE,
@@ -110,7 +110,7 @@ static const char *check_names(const language_settings *r) {
         if (split == SPLIT_TEST && *given[split] == '/' && language_is_named(r)) continue;
         if (strcmp(given[split], usual[split]) == 0 || strcmp(given[split], file) == 0) continue;
         return task_refuse(keys_of[split], "%s is '%s', but data.set %s reads %s", keys_of[split], given[split],
-                           r->data.set, *file ? file : "none");
+                           language_set_name(r), *file ? file : "none");
     }
     return NULL;
 }
@@ -130,7 +130,7 @@ static const char *check_packed(const recipe *whole) {
     if (*r->data.bpe || *r->data.vocabularies || has_words(whole)) return NULL;
     return task_refuse("data.set",
                        "data.set is %s, which needs data.bpe, a vocabulary, or data.words, the number of ids",
-                       r->data.set);
+                       language_set_name(r));
 }
 
 static const char *check_task(const recipe *whole) {
@@ -140,8 +140,9 @@ static const char *check_task(const recipe *whole) {
     if (generated && *r->data.path)
         return task_refuse("data.path", "data.path is given, but data.set generated reads no files");
     if (!generated && !named && !*r->data.path)
-        return task_refuse("data.path", "data.path is not given; data.set %s needs it", r->data.set);
-    if (!generated && empty) return task_refuse(empty, "%s is empty; data.set %s needs it", empty, r->data.set);
+        return task_refuse("data.path", "data.path is not given; data.set %s needs it", language_set_name(r));
+    if (!generated && empty)
+        return task_refuse(empty, "%s is empty; data.set %s needs it", empty, language_set_name(r));
     const char *path = generated ? check_generated(r) : NULL;
     if (!path && language_is_packed(whole)) path = check_packed(whole);
     if (!path && (generated || named)) path = check_names(r);

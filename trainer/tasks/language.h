@@ -9,14 +9,23 @@
 #include "tasks/subword_codes.h"
 #include "train/task.h"
 
-#include <string.h>
-
+/* Values of keys, in the order of their choices. */
+typedef enum language_set {
+    LANGUAGE_GENERATED,
+    LANGUAGE_TEXT,
+    LANGUAGE_PACKED,
+    LANGUAGE_PTB,
+    LANGUAGE_TINYSHAKESPEARE,
+    LANGUAGE_TINYSTORIES,
+    LANGUAGE_FINEWEB,
+    LANGUAGE_FINEWEB_10B
+} language_set;
 typedef enum language_tokens { LANGUAGE_WORDS, LANGUAGE_CHARACTERS, LANGUAGE_SUBWORDS, LANGUAGE_BYTES } language_tokens;
 
 typedef struct language_settings {
     struct {
-        char set[16];           /* generated, text, packed, or a public one */
-        char path[RECIPE_PATH]; /* a directory, absolute */
+        language_set set;
+        char path[RECIPE_PATH];                                                        /* a directory, absolute */
         char train_file[RECIPE_PATH], valid_file[RECIPE_PATH], test_file[RECIPE_PATH]; /* in it */
         language_tokens tokens;
         char bpe[RECIPE_PATH]; /* codes of subwords; bytes: a directory */
@@ -89,8 +98,10 @@ double language_entropy(const recipe *r);
 
 /* Whether the text is generated, not read from files. */
 static inline bool language_is_generated(const recipe *r) {
-    return strcmp(language_settings_of(r)->data.set, "generated") == 0;
+    return language_settings_of(r)->data.set == LANGUAGE_GENERATED;
 }
+/* The name of data.set, as recipes write it. */
+const char *language_set_name(const language_settings *r);
 
 /* Whether the text is files of ids (token_file.h), which are not read into memory. */
 bool language_is_packed(const recipe *r);

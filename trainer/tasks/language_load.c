@@ -16,43 +16,37 @@ static text_unit unit_of(const language_settings *r) {
     return r->data.tokens == LANGUAGE_CHARACTERS ? TEXT_CHARACTERS : TEXT_WORDS;
 }
 
-/* Sets whose files have fixed names. "packed" is no set of its own, but has usual names, too. */
-static const struct named_set {
+static const struct {
     const char *name;
-    bool packed;
-    const char *files[SPLITS]; /* "": none */
-} named_sets[] = {
-    {"ptb", false, {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"}},
-    {"tinyshakespeare", false, {"train.txt", "valid.txt", ""}},
-    {"tinystories", false, {"train.txt", "valid.txt", ""}},
-    {"fineweb-edu", true, {"finewebedu_train_*.bin", "finewebedu_val_*.bin", ""}},
-    {"fineweb-edu-10b", true, {"finewebedu_train_*.bin", "finewebedu_val_*.bin", ""}},
-    {"packed", true, {"train.bin", "val.bin", ""}},
+    const char *files[SPLITS]; /* instead of train.txt, valid.txt and test.txt; "": none */
+    bool packed, is_public;
+} sets[] = {
+    [LANGUAGE_GENERATED] = {"generated"},
+    [LANGUAGE_TEXT] = {"text"},
+    [LANGUAGE_PACKED] = {"packed", {"train.bin", "val.bin", ""}, true, false},
+    [LANGUAGE_PTB] = {"ptb", {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"}, false, true},
+    [LANGUAGE_TINYSHAKESPEARE] = {"tinyshakespeare", {"train.txt", "valid.txt", ""}, false, true},
+    [LANGUAGE_TINYSTORIES] = {"tinystories", {"train.txt", "valid.txt", ""}, false, true},
+    [LANGUAGE_FINEWEB] = {"fineweb-edu", {"finewebedu_train_*.bin", "finewebedu_val_*.bin", ""}, true, true},
+    [LANGUAGE_FINEWEB_10B] = {"fineweb-edu-10b", {"finewebedu_train_*.bin", "finewebedu_val_*.bin", ""}, true, true},
 };
 
-static const struct named_set *named_set_of(const language_settings *r) {
-    for (size_t i = 0; i < sizeof named_sets / sizeof *named_sets; i++) {
-        if (strcmp(named_sets[i].name, r->data.set) == 0) return &named_sets[i];
-    }
-    return NULL;
-}
+const char *language_set_name(const language_settings *r) { return sets[r->data.set].name; }
 
-bool language_is_packed(const recipe *r) {
-    const struct named_set *set = named_set_of(language_settings_of(r));
-    return set && set->packed;
-}
+bool language_is_packed(const recipe *r) { return sets[language_settings_of(r)->data.set].packed; }
 
-bool language_is_named(const language_settings *r) { return named_set_of(r) && strcmp(r->data.set, "packed") != 0; }
+bool language_is_named(const language_settings *r) { return sets[r->data.set].is_public; }
 
 const char *language_own_file(const language_settings *r, int split) {
-    const struct named_set *set = named_set_of(r);
-    return set ? set->files[split] : "";
+    const char *file = sets[r->data.set].files[split];
+    return file ? file : "";
 }
 
 const char *language_file(const language_settings *r, int split) {
     static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"};
     const char *const given[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
-    return named_set_of(r) && strcmp(given[split], usual[split]) == 0 ? language_own_file(r, split) : given[split];
+    const char *own = sets[r->data.set].files[split];
+    return own && strcmp(given[split], usual[split]) == 0 ? own : given[split];
 }
 
 /* Writes the path of a split's file; false: it has none. */
@@ -64,7 +58,9 @@ static bool path_of(const experiment *e, int split, char path[PATH]) {
 }
 
 /* The data set in the cache, or NULL. */
-static const data_set *set_of(const language_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
+static const data_set *set_of(const language_settings *r) {
+    return *r->data.path ? NULL : data_set_find(language_set_name(r));
+}
 
 static int find_files(experiment *e) {
     const language_settings *r = language_settings_of(&e->recipe);

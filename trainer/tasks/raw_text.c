@@ -119,8 +119,8 @@ static int parse_pairs(adamod__buffer text[KINDS][RAW_SIDES], const char *const 
         return adamod__refuse("%s: none of %lld lines left: all are empty here or in %s", paths[RAW_SOURCE],
                               (long long)dropped, paths[RAW_TARGET]);
     if (parse_kind(text[SUBWORDS], paths, o, out)) return -1;
-    out->report.lines += dropped;
-    out->report.empty += dropped;
+    out->counts.lines += dropped;
+    out->counts.empty += dropped;
     if (!kept) return 0;
     const corpus_options as_is = {.unit = TEXT_WORDS, .empty = CORPUS_REFUSE};
     if (parse_kind(text[RAW], paths, &as_is, kept) == 0 && kept->n == out->n) return 0;

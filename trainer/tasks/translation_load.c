@@ -207,7 +207,7 @@ int translation_data(const experiment *e, task_part *out) {
 static void note_pairs(const experiment *e, task_split split, adamod__buffer *out) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const translation *s = translation_of(e);
-    const corpus_report *c = &s->text[split].report;
+    const corpus_counts *c = &s->text[split].counts;
     const struct {
         int64_t n;
         const char *what;

@@ -37,9 +37,9 @@ adamod_status experiment_cuda_status(void) {
     return status ? status : nn_device_status("cuda");
 }
 
-static const char *device_of(const recipe *r) {
-    if (strcmp(r->train.backend, "auto") != 0) return r->train.backend;
-    return experiment_cuda_status() ? "cpu" : "cuda";
+bool experiment_wants_gpu(const recipe *r) {
+    const recipe_backend backend = recipe_backend_of(r, NULL);
+    return backend == BACKEND_CUDA || (backend == BACKEND_AUTO && experiment_cuda_status() == ADAMOD_OK);
 }
 
 /* The host has no tf32. */
@@ -71,15 +71,16 @@ static int make_params(experiment *e, bool loads, nn_value *loss) {
     if (loads ? nn_params_allocate_zeros(e->params) : nn_params_allocate(e->params, e->recipe.train.seed))
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld parameters",
                             (long long)nn_params_total(e->params));
-    const char *device = device_of(&e->recipe);
-    return nn_params_to_device(e->params, device, precision_of(&e->recipe, strncmp(device, "cuda", 4) == 0));
+    const bool on_gpu = experiment_wants_gpu(&e->recipe), any = recipe_backend_of(&e->recipe, NULL) == BACKEND_AUTO;
+    const char *device = !any ? e->recipe.train.backend : on_gpu ? "cuda" : "cpu";
+    return nn_params_to_device(e->params, device, precision_of(&e->recipe, on_gpu));
 }
 
 static int make_plan(experiment *e, nn_value loss) {
     const recipe *r = &e->recipe;
-    const bool shares = comm_launched().size > 1 || r->train.comm == SUM_BY_NCCL; /* see experiment_join */
+    const bool synced = comm_launched().size > 1 || r->train.comm == SUM_BY_NCCL; /* see experiment_join */
     const nn_plan_options o = {
-        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .synced = shares};
+        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .synced = synced};
     return nn_plan_create(&e->plan, e->graph, &o);
 }
 
@@ -192,7 +193,7 @@ static bool overlaps(const experiment *e, comm *c) {
 static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((experiment *)e)->exchange, x, n); }
 
 /* Batch norms over all ranks, which must run them at the same time. */
-static int share_norms(experiment *e, bool on_device, bool *any) {
+static int sync_norms(experiment *e, bool on_device, bool *any) {
     *any = false;
     if ((!e->comm && !on_device) || !e->plan) return 0;
     if (nn_plan_sync(e->plan, add_over_ranks, e, !on_device, any)) return adamod__context("model.sync_norm: ");
@@ -228,7 +229,7 @@ int experiment_join(experiment *e, comm *c) {
     e->comm = c;
     *e->slow = '\0';
     if (join_devices(e, c, &on_device)) return -1;
-    int failed = comm_agree(c, share_norms(e, on_device, &norms));
+    int failed = comm_agree(c, sync_norms(e, on_device, &norms));
     const bool shards = e->recipe.train.shard && (c || on_device);
     if (!failed && shards) failed = comm_agree(c, shard_open(&e->shard, e));
     if (!failed) return comm_agree(c, open_exchange(e, on_device, norms));

@@ -501,7 +501,7 @@ static int start(trainer *t) {
 
 /* Notes the hardware and libraries in use in machine.json. */
 static int describe(trainer *t) {
-    const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
+    const bool device = t->s.params->on_device, plain = recipe_backend_of(&t->s.recipe, NULL) == BACKEND_REF;
     char threads[16], ranks[16], beside[16], name[192], library[96];
     const char *bf16 = experiment_bf16(&t->s);
     snprintf(library, sizeof library, "%s%s%s", nn_profile_library(), bf16 ? ", " : "", bf16 ? bf16 : "");
@@ -608,7 +608,7 @@ static int loop(trainer *t, train_result *out) {
 }
 
 /* A new run has at least one batch per rank in an update; a resumed run keeps its number. */
-static int share_batches(recipe *r, const train_options *o) {
+static int set_accumulate(recipe *r, const train_options *o) {
     const int ranks = comm_size(o->comm);
     if (ranks > 1 && o->resume) {
         recipe was;
@@ -622,7 +622,7 @@ static int share_batches(recipe *r, const train_options *o) {
     return 0;
 }
 
-static int check_share(const experiment *e, const comm *c) {
+static int check_samples(const experiment *e, const comm *c) {
     const int64_t n = c ? e->task->count(e, SPLIT_TRAIN) : INT64_MAX;
     if (n >= comm_size(c)) return 0;
     return adamod__refuse("%d ranks, but only %lld %s to train with: start at most as many ranks", comm_size(c),
@@ -635,7 +635,7 @@ int train_open(experiment *e, const recipe *r, const train_options *o) {
     progress_reading reading;
     const int cores = adamod__cores(), n = o->at_once;
     if (r->train.threads == 0 && n > 1) shared.train.threads = cores > n ? cores / n : 1;
-    int failed = comm_agree(o->comm, share_batches(&shared, o));
+    int failed = comm_agree(o->comm, set_accumulate(&shared, o));
     if (!failed) failed = rank_setup_devices(&shared, o->comm);
     if (!failed) {
         progress_outside(&before, o->show, o->label, r->train.progress_every);
@@ -648,7 +648,7 @@ int train_open(experiment *e, const recipe *r, const train_options *o) {
         progress_end(&before);
         failed = comm_agree(o->comm, failed);
     }
-    if (!failed) failed = check_share(e, o->comm);
+    if (!failed) failed = check_samples(e, o->comm);
     if (!failed && o->comm) failed = experiment_join(e, o->comm);
     if (!failed) e->recipe.train.threads = r->train.threads;
     if (!failed) memcpy(e->recipe.train.backend, r->train.backend, sizeof r->train.backend);

@@ -15,21 +15,17 @@
 /* ---- cores and GPUs ---- */
 
 /* Divides cores that several ranks may use. Cores that a launcher bound a rank to are its own. */
-static void share_cores(recipe *r, const comm *c) {
+static void divide_cores(recipe *r, const comm *c) {
     const int cores = adamod__cores(), n = comm_local(c).cores_shared;
     if (r->train.threads == 0 && n > 1) r->train.threads = cores > n ? cores / n : 1;
-}
-
-static bool wants_gpu(const recipe *r) {
-    if (strcmp(r->train.backend, "auto") == 0) return experiment_cuda_status() == ADAMOD_OK;
-    return strncmp(r->train.backend, "cuda", 4) == 0;
 }
 
 /* Takes the GPU of the rank's place on its machine, modulo the visible GPUs: a launcher may show each rank only its own. */
 static void choose_gpu(recipe *r, const comm *c) {
     adamod_cuda_device d;
-    int n = 0;
-    if (!wants_gpu(r) || strchr(r->train.backend, ':')) return;
+    int n = 0, chosen;
+    recipe_backend_of(r, &chosen);
+    if (!experiment_wants_gpu(r) || chosen >= 0) return;
     if (experiment_cuda_status()) return; /* reported when the device is opened */
     while (!adamod_cuda_device_at(n, &d)) n++;
     if (n > 0) snprintf(r->train.backend, sizeof r->train.backend, "cuda:%d", comm_local(c).rank % n);
@@ -40,11 +36,11 @@ typedef struct claim {
 } claim;
 
 static claim claim_of(const recipe *r, const comm *c) {
-    const char *device = r->train.backend;
+    int gpu;
     claim mine = {{0}, {0}};
     memcpy(mine.host, comm_local(c).host, sizeof mine.host);
-    if (strncmp(device, "cuda:", 5) == 0 && !nccl_gpu(atoi(device + 5), mine.gpu))
-        snprintf(mine.gpu, sizeof mine.gpu, "%s", device);
+    recipe_backend_of(r, &gpu);
+    if (gpu >= 0 && !nccl_gpu(gpu, mine.gpu)) snprintf(mine.gpu, sizeof mine.gpu, "%s", r->train.backend);
     return mine;
 }
 
@@ -72,7 +68,7 @@ static int refuse_twice(const claim *all, int n) {
 
 void rank_setup_local(recipe *r, const comm *c) {
     if (!c) return;
-    share_cores(r, c);
+    divide_cores(r, c);
     choose_gpu(r, c);
 }
 

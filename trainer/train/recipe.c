@@ -95,6 +95,15 @@ const task_model *recipe_model(const recipe *r) {
     return NULL;
 }
 
+recipe_backend recipe_backend_of(const recipe *r, int *gpu) {
+    const char *name = r->train.backend, *colon = strchr(name, ':');
+    if (gpu) *gpu = colon ? atoi(colon + 1) : -1;
+    return strcmp(name, "auto") == 0  ? BACKEND_AUTO
+           : strcmp(name, "ref") == 0 ? BACKEND_REF
+           : strcmp(name, "cpu") == 0 ? BACKEND_CPU
+                                      : BACKEND_CUDA;
+}
+
 /* ---- Lists of keys ----------------------------------------------------------------------------------------------- */
 
 static bool in_section(const char *path, const char *section) {

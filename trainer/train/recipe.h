@@ -137,6 +137,10 @@ int recipe_set_by(recipe *r, recipe_origin by, const char *assignment);
 /* Sets a key by a flag of its own, such as "--beam" for "decode.beam". Messages name the flag. */
 int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value);
 
+/* What train.backend names, and the number of "cuda:2"; -1: none given. */
+typedef enum recipe_backend { BACKEND_AUTO, BACKEND_REF, BACKEND_CPU, BACKEND_CUDA } recipe_backend;
+recipe_backend recipe_backend_of(const recipe *r, int *gpu);
+
 /* Whether the task measures a metric; known: the names of all that it does. */
 bool recipe_measures(const recipe *r, const char *name, char *known, size_t size);
 

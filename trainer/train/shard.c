@@ -18,7 +18,7 @@ struct shard {
 /* ---- division ---- */
 
 /* Moves equal boundaries to the nearer end of a parameter; every rank gets a parameter if there are enough. */
-static void share_out(shard *s) {
+static void divide(shard *s) {
     const nn_params *p = s->e->params;
     const int size = comm_size(s->e->comm);
     int i = 0;
@@ -112,7 +112,7 @@ int shard_open(shard **out, experiment *e) {
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for shares of the optimizer");
     }
     s->e = e;
-    share_out(s);
+    divide(s);
     s->trains = trains_some(s, comm_rank(e->comm));
     int idle = 0;
     while (idle < comm_size(e->comm) && trains_some(s, idle)) idle++;

@@ -236,6 +236,8 @@ const char *experiment_bf16(const experiment *e);
 
 /* Whether a GPU can be used: optimizer and model need the driver, the model also cuBLASLt and a recent GPU. */
 adamod_status experiment_cuda_status(void);
+/* Whether train.backend is a GPU, or auto and a GPU can be used. */
+bool experiment_wants_gpu(const recipe *r);
 
 /* For tasks: reports the progress of long work: (e, "translating", 64, 1000). It is cheap enough for every batch and every
  * picture. what is the same pointer until other work begins. */
