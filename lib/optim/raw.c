@@ -81,7 +81,7 @@ static adamod_status adamod__check_size(const adamod_span *x, const char *name) 
     return adamod__refuse("%s: count is %lld, its shape gives %lld", name, (long long)x->count, (long long)count);
 }
 
-/* Everything about one span but overlaps: shape, types, which states there must be. Adds its arrays to the list. */
+/* Checks one span, except for overlaps: shape, types, which states there must be. Adds its arrays to the list. */
 static adamod_status adamod__check_span(const rule *r, const double *options, const adamod_span *x, size_t index,
                                         array_ref *arrays, size_t *n_arrays) {
     char name[40];
@@ -147,7 +147,7 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
     return items;
 }
 
-/* Whether a span can be computed with its options. *known are those that were looked at last, in f32 or f64. */
+/* Checks that a span can be computed with its options. *known has the options that were checked last, in f32 or f64. */
 typedef struct checked_numbers {
     const adamod_hyper *hyper;
     bool in[RANGE_TYPES];
@@ -163,7 +163,7 @@ static adamod_status adamod__check_span_numbers(const adamod_hyper *h, const ada
     return adamod__check_numbers(h->rule, h->options, wide ? ADAMOD_F64 : ADAMOD_F32, name);
 }
 
-/* Each with its own hyper, or all with one. */
+/* Checks spans, each with its own hyper, or all with one. */
 static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_hyper *const *each,
                                          const adamod_span *spans, size_t n) {
     array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : adamod__resize(NULL, n, SPAN_ARRAYS * sizeof *arrays);
