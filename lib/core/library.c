@@ -37,9 +37,9 @@ static int adamod__has_address(struct dl_phdr_info *object, size_t size, void *a
     return -1;
 }
 
-/* Searches near the file that contains this code, then near the program. Another program than one that contains this code,
- * such as Python, is in a folder whose neighbours are not ours. The name that dladdr has for the program is what the caller
- * of exec chose, so /proc/self/exe is used instead. A relative name is of no use once the working directory has changed. */
+/* Searches near the file that contains this code, then near the program. A program without this code, such as Python,
+ * may be anywhere, so only its own folder is searched. The caller of exec chooses the name that dladdr has for the
+ * program, so /proc/self/exe is used instead. A relative name is of no use once the working directory has changed. */
 static void *adamod__load_beside(const char *name, const char *const *places, bool *found) {
     static const char anchor;
     static const char *const same_folder[] = {"", NULL};

@@ -30,9 +30,9 @@ static ADAMOD__DEVICE inline int adamod__q8_kind(unsigned has_sign, int i, int z
 /* The bits of the largest number that has a code, 1.875 * 2^127. */
 #define Q8_MOST 0x7f700000u
 
-/* The scale of a block whose largest magnitude has these bits, such that rounding up gives no larger code than there is.
- * A block of zeros has 0. One with a NaN is lost: its scale is a NaN, and so is all of it. Below 2^-96 (1e-29) scales
- * end, for the sake of exact factors. */
+/* The scale of a block, from the bits of its largest magnitude: so large that rounding up cannot exceed the largest
+ * code. A block of zeros has 0. A block with a NaN is lost: its scale is a NaN, and so are all its elements. No scale
+ * is below 2^-96 (1e-29), so that factors are exact. */
 static ADAMOD__DEVICE inline float adamod__q8_scale(uint32_t most) {
     const uint32_t within = most > Q8_MOST ? Q8_MOST : most;
     const uint32_t up = (within + (1u << Q8_SHIFT) - 1) & 0x7f800000u, least = 31u << 23;

@@ -112,7 +112,7 @@ void adamod__default_options(const rule *r, double options[OPT_COUNT]);
 /* Option number index of a rule, its own first, or NULL. */
 const option_spec *adamod__option(const rule *r, int index);
 
-/* All the coefficients an update of one array reads. grad_scale stands for OPT_GRAD_SCALE, with the clipping in it. */
+/* All the coefficients an update of one array reads. grad_scale replaces OPT_GRAD_SCALE and includes the clipping. */
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale, adamod__coef_f64 *c);
 /* The states of an array of ndim dimensions, each at its index. */
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
@@ -226,7 +226,7 @@ typedef struct work_item {
     const adamod_span *span;
     const double *options;
     double base_lr;
-    double grad_scale; /* in place of OPT_GRAD_SCALE: with the clipping of the global norm in it */
+    double grad_scale; /* replaces OPT_GRAD_SCALE: includes the clipping of the global norm */
     int group;
 } work_item;
 

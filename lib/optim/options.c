@@ -50,7 +50,7 @@ const option_spec *adamod__option(const rule *r, int index) {
     return o->id == OPT_STATE_TYPE && r->q8 ? &adamod__state_type_q8 : o;
 }
 
-/* The names that a wrong one could have been: all of them as a list, and the nearest if it is near at all. */
+/* Suggestions for an unknown name: a list of all names, and the nearest one if it is near enough. */
 typedef struct suggestion {
     const char *name, *best;
     int distance;

@@ -81,18 +81,17 @@ static adamod_status adamod__check_size(const adamod_span *x, const char *name) 
     return adamod__refuse("%s: count is %lld, its shape gives %lld", name, (long long)x->count, (long long)count);
 }
 
-/* Everything about one span but overlaps: shape, types, which states there must be. Adds its arrays to the list. */
-static adamod_status adamod__check_span(const rule *r, const double *options, const adamod_span *x, size_t index,
-                                        array_ref *arrays, size_t *n_arrays) {
-    char name[40];
-    snprintf(name, sizeof name, "span %zu", index);
+static bool adamod__has_q8_states(const rule *r, const adamod_span *x) { return x->state_type == ADAMOD_Q8 && r->q8; }
+
+/* Checks sizes, types, step and master of a span. */
+static adamod_status adamod__check_span_kind(const rule *r, const double *options, const adamod_span *x,
+                                             const char *name) {
     ADAMOD__TRY(adamod__check_size(x, name));
     ADAMOD__TRY(adamod__check_arrays(x, name));
     const adamod_type compute = adamod__compute_type(x->param_type);
-    const adamod_type state_type = x->state_type;
-    const bool q8 = state_type == ADAMOD_Q8 && r->q8;
-    if (state_type != compute && state_type != ADAMOD_BF16 && !q8) {
-        return adamod__refuse("%s: state_type is %s, expected %s or bf16%s", name, adamod__type_name(state_type),
+    const bool q8 = adamod__has_q8_states(r, x);
+    if (x->state_type != compute && x->state_type != ADAMOD_BF16 && !q8) {
+        return adamod__refuse("%s: state_type is %s, expected %s or bf16%s", name, adamod__type_name(x->state_type),
                               adamod__type_name(compute), r->q8 ? " or q8" : "");
     }
     if (q8) ADAMOD__TRY(adamod__check_q8_options(r, options, name));
@@ -104,35 +103,58 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     if (x->master && adamod__type_size(x->param_type) != 2) {
         return adamod__refuse("%s: %s parameters take no master", name, adamod__type_name(x->param_type));
     }
+    return ADAMOD_OK;
+}
+
+/* Arrays of all spans, for the check that none overlap. */
+typedef struct array_list {
+    array_ref *at;
+    size_t n;
+} array_list;
+
+/* Checks state i of a span, and its scales if q8; adds them to the list. */
+static adamod_status adamod__check_span_state(const adamod_span *x, int i, const adamod_state_desc *desc, bool q8,
+                                              const char *name, size_t index, array_list *list) {
+    if (!x->state[i]) return adamod__refuse("%s: state[%d], %s, is NULL", name, i, desc->name);
+    if (adamod__misaligned(x->state[i], x->state_type)) {
+        return adamod__refuse("%s: %s is not aligned to its elements", name, desc->name);
+    }
+    const size_t bytes = (size_t)desc->count * adamod__type_size(x->state_type);
+    list->at[list->n++] = (array_ref){desc->name, x->state[i], bytes, index, 3 + i, true};
+    if (!q8) return ADAMOD_OK;
+    if (!x->scale[i] || adamod__misaligned(x->scale[i], ADAMOD_F32)) {
+        return adamod__refuse("%s: scale[%d], of %s, is %s", name, i, desc->name,
+                              x->scale[i] ? "not aligned to its elements" : "NULL");
+    }
+    const size_t scales = ((size_t)desc->count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
+    list->at[list->n++] =
+        (array_ref){"scale", x->scale[i], scales * sizeof(float), index, 3 + ADAMOD_MAX_STATES + i, true};
+    return ADAMOD_OK;
+}
+
+/* Checks one span, except for overlaps, and adds its arrays to the list. */
+static adamod_status adamod__check_span(const rule *r, const double *options, const adamod_span *x, size_t index,
+                                        array_list *list) {
+    char name[40];
+    snprintf(name, sizeof name, "span %zu", index);
+    ADAMOD__TRY(adamod__check_span_kind(r, options, x, name));
     const size_t n = (size_t)x->count;
     const array_ref own[3] = {{"param", x->param, n * adamod__type_size(x->param_type), index, 0, true},
                               {"grad", x->grad, n * adamod__type_size(x->grad_type), index, 1, false},
                               {"master", x->master, n * sizeof(float), index, 2, true}};
     for (int i = 0; i < 3; i++) {
-        if (own[i].data && own[i].bytes) arrays[(*n_arrays)++] = own[i];
+        if (own[i].data && own[i].bytes) list->at[list->n++] = own[i];
     }
     state_spec specs[ADAMOD_MAX_STATES];
     const int ndim = x->ndim ? x->ndim : 1;
     const int64_t *shape = x->ndim ? x->shape : &x->count;
+    const bool q8 = adamod__has_q8_states(r, x);
     adamod__states(r, options, x->ndim, specs);
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
         adamod_state_desc desc;
         ADAMOD__TRY(adamod__state_size(&specs[i], options, ndim, shape, &desc));
         if (!desc.name || desc.count == 0) continue;
-        if (!x->state[i]) return adamod__refuse("%s: state[%d], %s, is NULL", name, i, desc.name);
-        if (adamod__misaligned(x->state[i], state_type)) {
-            return adamod__refuse("%s: %s is not aligned to its elements", name, desc.name);
-        }
-        const size_t bytes = (size_t)desc.count * adamod__type_size(state_type);
-        arrays[(*n_arrays)++] = (array_ref){desc.name, x->state[i], bytes, index, 3 + i, true};
-        if (!q8) continue;
-        if (!x->scale[i] || adamod__misaligned(x->scale[i], ADAMOD_F32)) {
-            return adamod__refuse("%s: scale[%d], of %s, is %s", name, i, desc.name,
-                                  x->scale[i] ? "not aligned to its elements" : "NULL");
-        }
-        const size_t scales = ((size_t)desc.count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
-        arrays[(*n_arrays)++] =
-            (array_ref){"scale", x->scale[i], scales * sizeof(float), index, 3 + ADAMOD_MAX_STATES + i, true};
+        ADAMOD__TRY(adamod__check_span_state(x, i, &desc, q8, name, index, list));
     }
     return ADAMOD_OK;
 }
@@ -147,7 +169,7 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
     return items;
 }
 
-/* Whether a span can be computed with its options. *known are those that were looked at last, in f32 or f64. */
+/* Checks that a span can be computed with its options. *known has the options that were checked last, in f32 or f64. */
 typedef struct checked_numbers {
     const adamod_hyper *hyper;
     bool in[RANGE_TYPES];
@@ -163,21 +185,21 @@ static adamod_status adamod__check_span_numbers(const adamod_hyper *h, const ada
     return adamod__check_numbers(h->rule, h->options, wide ? ADAMOD_F64 : ADAMOD_F32, name);
 }
 
-/* Each with its own hyper, or all with one. */
+/* Checks spans, each with its own hyper, or all with one. */
 static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_hyper *const *each,
                                          const adamod_span *spans, size_t n) {
     array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : adamod__resize(NULL, n, SPAN_ARRAYS * sizeof *arrays);
     if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %zu arrays", n);
-    size_t n_arrays = 0;
+    array_list list = {arrays, 0};
     checked_numbers known = {0};
     adamod_status status = ADAMOD_OK;
     for (size_t i = 0; status == ADAMOD_OK && i < n; i++) {
         const adamod_hyper *h = all ? all : each[i];
-        if (h) status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
+        if (h) status = adamod__check_span(h->rule, h->options, &spans[i], i, &list);
         else status = adamod__refuse("span %zu: its hyper is NULL", i);
         if (status == ADAMOD_OK) status = adamod__check_span_numbers(h, &spans[i], i, &known);
     }
-    if (status == ADAMOD_OK) status = adamod__check_disjoint(arrays, n_arrays);
+    if (status == ADAMOD_OK) status = adamod__check_disjoint(arrays, list.n);
     if (arrays != few) free(arrays);
     return status;
 }

@@ -65,7 +65,7 @@ static ADAMOD__DEVICE double adamod__rate_of_zeros(const double *o) {
  * largest factor of lr. The rate of zeros must be finite, since it is multiplied by a zero. */
 static ADAMOD__DEVICE range_fault adamod__fault_combined(const double *o, double base_lr, double rates,
                                                          double factors) {
-    /* quotients are slow on a device, so the other way round first */
+    /* a quotient is slow on a device, so products are compared first */
     const bool rate = o[OPT_LR] <= rates * o[OPT_EPS] * (1 - o[OPT_BETA1]);
     if (!rate && adamod__rate_of_zeros(o) > rates) return RANGE_RATE;
     const bool final = base_lr == o[OPT_LR] || o[OPT_FINAL_LR] == 0;

@@ -19,7 +19,7 @@ static ADAMOD__DEVICE inline prodigy_numbers adamod__prodigy_started(prodigy_num
     return x.d > 0 ? x : first;
 }
 
-/* Puts d into an array's coefficients. high is what its part of the numerator is multiplied by. */
+/* Puts d into an array's coefficients. high is the factor of its part of the numerator. */
 static ADAMOD__DEVICE inline void adamod__prodigy_begin(const double *o, double d, double d0, adamod__coef_f64 *c) {
     const double rate = d * c->lr, grown = d / d0;
     c->beta1c *= d;
@@ -31,8 +31,8 @@ static ADAMOD__DEVICE inline void adamod__prodigy_begin(const double *o, double 
     if (o[OPT_DECAY] == DECAY_DECOUPLED) c->low *= d;
 }
 
-/* d after this update, from the sums over all arrays. kept is how exactly d was kept since: 0, as it was. A sum that is not
- * finite leaves d as it is. */
+/* Computes d after this update, from the sums over all arrays. kept is the relative error with which d was stored; 0:
+ * none. A sum that is not finite leaves d unchanged. */
 static ADAMOD__DEVICE inline void adamod__prodigy_estimate(const double *o, double along, double size, double kept,
                                                            prodigy_numbers *x) {
     if (size == 0) return; /* no gradient yet */
@@ -45,12 +45,12 @@ static ADAMOD__DEVICE inline void adamod__prodigy_estimate(const double *o, doub
     x->d = grown < x->most ? grown : x->most;
 }
 
-/* Puts the new d into them. The rest of eps must not become 0 in f32. */
+/* Puts the new d into the coefficients. eps must not become 0 in f32. */
 static ADAMOD__DEVICE inline void adamod__prodigy_end(double d, adamod__coef_f64 *c) {
     c->eps = fmax(c->eps * d, 1e-37);
 }
 
-/* How exactly numbers of a type are kept. */
+/* The relative error with which a type stores a number. */
 static ADAMOD__BOTH inline double adamod__prodigy_kept(adamod_type type) {
     return type == ADAMOD_F64 ? 0 : type == ADAMOD_F32 ? 1e-6 : 1e-2;
 }

@@ -42,7 +42,7 @@ BOUNDABLE(prodigy, M | VV | S | T, U)
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-/* As if d were 1 and d0, too: see prodigy.h. */
+/* Computed as if d and d0 were 1; prodigy.h puts d in. */
 COEFS(prodigy) {
     const adamod__corrections x = adamod__corrections_of(o, info);
     const double corrected = o[OPT_BIAS_CORRECTION] != 0 ? sqrt(x.second) / x.first : 1;

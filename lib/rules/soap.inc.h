@@ -29,7 +29,7 @@ FORMULA(soap_adam) {
 }
 KERNEL(soap_adam, M | VV)
 
-/* g is what Adam does in the other basis, but for lr. */
+/* g is Adam's step in the other basis, without lr. */
 FORMULA(soap_step) {
     x.step = x.eta = (V){0} + k->lr;
     x.p = x.p - k->lr * x.g;

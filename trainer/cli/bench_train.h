@@ -53,7 +53,7 @@ int bench_train_write(const char *path, const experiment *s, const bench_batch *
 
 typedef struct bench_products bench_products;
 
-/* For batches no larger than these. NULL: out of memory. */
+/* Allocates the arrays of products, for batches no larger than these. NULL: out of memory. */
 bench_products *bench_products_create(const experiment *s, const bench_batch *batches, int n);
 void bench_products_free(bench_products *p);
 /* Floating-point operations of a step's products on a batch, with convolutions by their definition: forward, and twice as

@@ -162,6 +162,32 @@ static void print_text(const machine *m) {
     }
 }
 
+static void put_ranks(json *j) {
+    for (int i = 0; i < RANKS; i++) {
+        char found[256], key[16];
+        const bool there = of_ranks[i].find(found, sizeof found);
+        snprintf(key, sizeof key, "%s%s", of_ranks[i].key, there ? "" : "_off");
+        json_pair(j, key, there ? found : adamod__last_message());
+    }
+}
+
+static void put_gpus(json *j, bool off) {
+    json_pair_open(j, "cuda", '[');
+    adamod_cuda_device d;
+    for (int i = 0; !off && !adamod_cuda_device_at(i, &d); i++) {
+        char capability[16];
+        snprintf(capability, sizeof capability, "%d.%d", d.major, d.minor);
+        json_open(j, '{');
+        json_pair(j, "name", d.name);
+        json_pair(j, "capability", capability);
+        json_pair_integer(j, "memory_bytes", (int64_t)d.memory);
+        json_pair_integer(j, "free_bytes", (int64_t)d.free_memory);
+        json_pair_integer(j, "driver", d.driver);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 static int print_json(const machine *m) {
     json j = {.spaced = true};
     json_open(&j, '{');
@@ -188,26 +214,8 @@ static int print_json(const machine *m) {
         snprintf(key, sizeof key, "cuda_%s", note.op);
         json_pair(&j, key, note.line);
     }
-    for (int i = 0; i < RANKS; i++) {
-        char found[256], key[16];
-        const bool there = of_ranks[i].find(found, sizeof found);
-        snprintf(key, sizeof key, "%s%s", of_ranks[i].key, there ? "" : "_off");
-        json_pair(&j, key, there ? found : adamod__last_message());
-    }
-    json_pair_open(&j, "cuda", '[');
-    adamod_cuda_device d;
-    for (int i = 0; !off && !adamod_cuda_device_at(i, &d); i++) {
-        char capability[16];
-        snprintf(capability, sizeof capability, "%d.%d", d.major, d.minor);
-        json_open(&j, '{');
-        json_pair(&j, "name", d.name);
-        json_pair(&j, "capability", capability);
-        json_pair_integer(&j, "memory_bytes", (int64_t)d.memory);
-        json_pair_integer(&j, "free_bytes", (int64_t)d.free_memory);
-        json_pair_integer(&j, "driver", d.driver);
-        json_close(&j, '}');
-    }
-    json_close(&j, ']');
+    put_ranks(&j);
+    put_gpus(&j, off);
     json_close(&j, '}');
     return cli_print_json("info", &j, "\n");
 }

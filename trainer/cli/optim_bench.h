@@ -92,7 +92,8 @@ bool bench_is_too_long(const bench_case *c, double about);
 
 /* ---- all of them, in turns (bench_race.c) ---- */
 
-/* All contestants of a race have the same number of elements. The rows are ours, over one list of shapes each. */
+/* All contestants of a race have the same number of elements. The first BENCH_ROWS are our step, each over its own list
+ * of shapes. */
 enum { BENCH_ROWS = 2, BENCH_LOOP = BENCH_ROWS, BENCH_NEAR_LOOP, BENCH_ADAMW, BENCH_SAME, BENCH_CONTESTANTS };
 
 typedef struct bench_race {

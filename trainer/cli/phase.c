@@ -31,7 +31,7 @@ static void show(bool live) {
     }
 }
 
-/* Once a second on a terminal, which disturbs no measurement; once elsewhere. */
+/* Writes once a second on a terminal, which disturbs no measurement; elsewhere only once. */
 static void *tell(void *unused) {
     const bool live = isatty(STDERR_FILENO);
     bool told = false;

@@ -26,8 +26,8 @@ static bool mpich_launched(void) {
     return fd && strcmp(comm_launched().by, "mpiexec") == 0 && fcntl(atoi(fd), F_GETFD) >= 0;
 }
 
-/* Rank 0 prints, and Open MPI's launcher ends the others a second later. A process that lives on was not started by it: its
- * variables are left over from elsewhere, so it prints too. Other launchers let all live. */
+/* Rank 0 prints. Open MPI's launcher ends the other ranks about a second later. A process that is still alive after two
+ * was not started by the launcher, although its environment says so; it prints, too. Other launchers end no rank. */
 bool ranks_speak(void) {
     const comm_launch l = comm_launched();
     return l.rank == 0 || (!mpich_launched() && strcmp(l.by, "srun") != 0 && !waits(2));

@@ -262,8 +262,8 @@ static bool is_known(bpe_worker *w, text_slice text, bool last) {
     return strings_find(w->b->vocabulary, last ? text : named(w, text, w->b->separator)) >= 0;
 }
 
-/* Splits a subword that is not in the vocabulary into what it was merged from, and so on. The symbol of a last one ends in
- * "</w>", its text does not. */
+/* Splits a subword that is not in the vocabulary into the two it was merged from, and these likewise. The symbol of a
+ * word's last subword ends in "</w>", its text does not. */
 static void put_split(bpe_worker *w, adamod__buffer *out, int32_t id, text_slice text, bool last) {
     const int32_t *parts = id >= 0 ? w->b->parts[id] : NULL;
     if (!parts || parts[0] < 0) {

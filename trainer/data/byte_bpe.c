@@ -172,8 +172,8 @@ static bool encode_piece(byte_bpe_encoder *e, text_slice piece, byte_bpe_ids *id
     return true;
 }
 
-/* Encodes the pieces of a text that at least `ahead` bytes follow. Returns the number of bytes encoded; -1: out of
- * memory. */
+/* Encodes the pieces of a text up to the first that fewer than `ahead` bytes follow. Returns the number of bytes
+ * encoded; -1: out of memory. */
 static int64_t encode_text(byte_bpe_encoder *e, text_slice text, size_t ahead, byte_bpe_ids *ids) {
     text_slice rest = text;
     while (rest.n) {

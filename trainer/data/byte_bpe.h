@@ -57,8 +57,8 @@ void byte_bpe_encoder_free(byte_bpe_encoder *e);                          /* NUL
 
 /* Adds the ids of a text at the end of a list. -1: out of memory. */
 int byte_bpe_encode(byte_bpe_encoder *e, text_slice text, byte_bpe_ids *ids);
-/* Does so for the beginning of a text that goes on, as far as the rest cannot change it. Returns the bytes that were
- * taken: at most a piece and BYTE_BPE_AHEAD bytes are left. -1: out of memory. */
+/* Adds the ids of the beginning of a text whose rest is not read yet: all ids that the rest cannot change. Returns the
+ * bytes that were taken: at most a piece and BYTE_BPE_AHEAD bytes are left. -1: out of memory. */
 enum { BYTE_BPE_AHEAD = 32 };
 int64_t byte_bpe_encode_part(byte_bpe_encoder *e, text_slice text, byte_bpe_ids *ids);
 

@@ -194,7 +194,7 @@ static void merge(learning *l, const candidate *c) {
     queue_changed(l);
 }
 
-/* Whether a pair makes the mark of an end, which no text may. */
+/* Whether merging a pair would make the end mark, which must not come from text. */
 static bool makes_end(const learning *l, const candidate *c) {
     const text_slice first = strings_get(l->tokens, l->pairs[c->pair].first),
                      second = strings_get(l->tokens, l->pairs[c->pair].second), end = text_of(BYTE_BPE_END);

@@ -33,7 +33,7 @@ static size_t pad_symbols(const char *in, size_t n, char *out) {
     return m;
 }
 
-/* Pads each of the marks that follows a digit, or that follows another character. */
+/* Puts spaces around each of the marks that follows a digit (digit) or a character other than a digit. */
 static size_t pad_after(const char *in, size_t n, char *out, bool digit, const char *marks) {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
@@ -46,7 +46,7 @@ static size_t pad_after(const char *in, size_t n, char *out, bool digit, const c
     return m;
 }
 
-/* Pads each point or comma that another character than a digit follows. */
+/* Puts spaces around each point or comma that is followed by a character other than a digit. */
 static size_t points_before_others(const char *in, size_t n, char *out) {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {

@@ -115,7 +115,7 @@ static nn_value linear(nn_graph *g, const gpt_config *c, const char *name, nn_va
     return y;
 }
 
-/* Begin and end the ops that are cheap to compute again, though their outputs are as large as those of others. */
+/* Mark the ops between them as cheap to recompute: their outputs are large, their work is small. */
 static void begin_cheap(nn_graph *g, const gpt_config *c) {
     if (c->recompute == GPT_RECOMPUTE_CHEAP) nn_recompute(g, true);
 }
@@ -137,11 +137,11 @@ static nn_value norm(nn_graph *g, const gpt_config *c, const char *name, nn_valu
 
 /* ---- blocks ---- */
 
-/* A graph's inputs. */
+/* A graph's inputs: ranges in windows of text, or paths and cache where tokens before are in the caches of layers. */
 typedef struct text {
     nn_value ids, positions;
-    nn_value ranges; /* of windows, or ... */
-    nn_value paths;  /* ... of tokens in the caches of layers, which hold those read before */
+    nn_value ranges; /* of windows */
+    nn_value paths;  /* of tokens in the caches */
     int cache;       /* symbol of their rows */
 } text;
 

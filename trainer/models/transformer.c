@@ -85,7 +85,8 @@ static nn_value norm(nn_graph *g, const transformer_config *c, const char *name,
     return y;
 }
 
-/* A block around its residual: norm(x + f(x)), or x + f(norm(x)). begin gives f its argument, end closes. */
+/* A residual block is norm(x + f(x)), or x + f(norm(x)) with pre_norm. begin returns the argument of f, end takes the
+ * value of f. */
 static nn_value begin(nn_graph *g, const transformer_config *c, const char *name, nn_value x) {
     return c->pre_norm ? norm(g, c, name, x, -1) : x;
 }

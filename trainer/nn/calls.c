@@ -182,7 +182,8 @@ static bool nn_count_writers(const nn_plan *plan, int **out) {
     return writers != NULL;
 }
 
-/* Sums at the end of a pass have no order, so a step sums at once if another adds to its parameter, too. */
+/* Whether a step may leave its sums for the end of the pass, on a device. These sums run in no fixed order, so the step
+ * must be the only one that adds to its parameters. */
 static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *writers) {
     bool alone = plan->on_device != NULL;
     for (int k = 0; k < node->n_inputs; k++) {
@@ -192,8 +193,8 @@ static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *wri
     return alone;
 }
 
-/* A bias's gradient is the sum over rows of its node's output's. If one step writes all of that and can sum it on
- * the way, it takes over from the bias's own node. */
+/* A bias's gradient is the sum over rows of the gradient of its node's output. If one step writes all of the latter and
+ * can sum its rows on the way, it takes over from the bias's own node. */
 static void nn_hand_on_bias(nn_plan *plan, plan_step *step, int k, const int *writers) {
     const nn_graph *g = plan->graph;
     const nn_value v = step->node->input[k];

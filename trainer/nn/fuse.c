@@ -96,7 +96,8 @@ static bool may_have_pairs(const nn_plan *plan, nn_value v) {
     return may;
 }
 
-/* Room for both kinds of pairs, for every value that may have them: where each has it, in floats; -1: nowhere. */
+/* Allocates both kinds of pairs for every value that may have them. room[v]: the place of value v's, in floats; -1:
+ * none. */
 static adamod_status make_room(nn_plan *plan, int64_t *room) {
     const nn_graph *g = plan->graph;
     void *memory = NULL;
@@ -112,7 +113,7 @@ static adamod_status make_room(nn_plan *plan, int64_t *room) {
     return status;
 }
 
-/* Earlier assignments stay. */
+/* Assigns moments and linear parts to the values that fit now; earlier assignments stay. */
 static void assign_pairs(nn_plan *plan, const int64_t *room) {
     for (nn_value v = 0; v < plan->graph->n_values; v++) {
         if (room[v] < 0) continue;

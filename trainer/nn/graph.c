@@ -235,7 +235,7 @@ static int nn_check_aliases(const nn_graph *g, const nn_node *node, const nn_sha
     return 0;
 }
 
-/* Values of all outputs; false without memory. */
+/* Adds a value for each output of a node; false without memory. */
 static bool nn_add_outputs(nn_graph *g, nn_node *node, const nn_shape *outputs, bool has_grad) {
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
         node->output[i] = -1;

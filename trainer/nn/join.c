@@ -31,7 +31,7 @@ static bool may_lie_in(const nn_plan *plan, nn_value v, nn_value whole) {
            readers_take_strides(plan, v);
 }
 
-/* Each value inside the one that it is joined into first. */
+/* Places each value inside the one that it is joined into first. */
 static void place_inputs(nn_plan *plan) {
     for (int s = 0; s < plan->n_forward; s++) {
         const nn_node *node = plan->steps[s].node;

@@ -147,7 +147,7 @@ static bool nn_can_pass(const nn_plan *plan, int s, int k) {
     return plan->grad[v].bytes == plan->grad[y].bytes && plan->type[v] == plan->type[y];
 }
 
-/* Whether a value's gradient stays after step s as it is until its last use: no other reader of the value adds to it, and
+/* Whether a value's gradient stays unchanged from step s to its last use: no other reader of the value adds to it, and
  * the node that made the value does not write there. */
 static bool nn_stays(const nn_plan *plan, int s, nn_value v) {
     const nn_node *maker = &plan->graph->nodes[plan->graph->values[v].index];
@@ -155,8 +155,8 @@ static bool nn_stays(const nn_plan *plan, int s, nn_value v) {
     return maker->leaves_gradient && (next == plan->n_steps || plan->steps[next].node == maker);
 }
 
-/* Gradients of inputs take the place of the output's where they are equal to it: of the last input, and of another one if
- * nothing is added to it before the last use of the first. */
+/* Places gradients of inputs that equal the output's gradient in its memory: that of the last such input, and that of
+ * another one if nothing is added to it before the last use of the first. */
 static void nn_pass_gradients(nn_plan *plan, int s) {
     const nn_node *node = plan->steps[s].node;
     piece *dy = nn_grad_of(plan, node->output[0]), *place = dy->in ? dy->in : dy;

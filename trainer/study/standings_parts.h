@@ -16,10 +16,6 @@ standings_name standings_file_name(const standings *s, const char *what);
 
 /* ---- Tests ---- */
 
-/* The variant with the best median in a group; -1: none, or several, or their results do not compare. */
-int standings_leader(const standings *s, int group);
-/* Welch's p between the best values of two variants; NAN: too few runs. */
-double standings_p(const standings *s, int group, int a, int b);
 /* The number of tests of leaders against others. */
 int standings_count_tests(const standings *s);
 /* These for people and for programs. NULL: no memory. */

@@ -13,7 +13,8 @@ static const report_spread *best_spread(const standings *s, int group, int varia
     return at->best < 0 ? NULL : &at->value[at->best].spread;
 }
 
-int standings_leader(const standings *s, int group) {
+/* The variant with the best median in a group; -1: none, or several, or their results do not compare. */
+static int leader_of(const standings *s, int group) {
     int best = -1;
     bool alone = false;
     double most = -INFINITY;
@@ -27,7 +28,8 @@ int standings_leader(const standings *s, int group) {
     return alone && s->metric[group].better != METRIC_NEITHER ? best : -1;
 }
 
-double standings_p(const standings *s, int group, int a, int b) {
+/* Welch's p between the best values of two variants; NAN: too few runs. */
+static double p_of(const standings *s, int group, int a, int b) {
     const report_spread *x = best_spread(s, group, a), *y = best_spread(s, group, b);
     return x && y ? welch_p(x, y) : NAN;
 }
@@ -41,10 +43,10 @@ typedef struct test {
 static bool next_test(const standings *s, test *at) {
     while (at->group < s->n_groups) {
         while (at->leader >= 0 && ++at->other < s->n_variants) {
-            if (at->other != at->leader && !isnan(standings_p(s, at->group, at->leader, at->other))) return true;
+            if (at->other != at->leader && !isnan(p_of(s, at->group, at->leader, at->other))) return true;
         }
         if (++at->group == s->n_groups) break;
-        at->leader = standings_leader(s, at->group);
+        at->leader = leader_of(s, at->group);
         at->other = -1;
     }
     return false;
@@ -76,7 +78,7 @@ static void put_test(const standings *s, sheet *to, int row, const test *at) {
     char what[128], by[48], p[24];
     standings_metric_text(m, what, sizeof what);
     ranking_difference(&of, difference(s, at), by, sizeof by);
-    ranking_p_words(standings_p(s, at->group, at->leader, at->other), p, sizeof p);
+    ranking_p_words(p_of(s, at->group, at->leader, at->other), p, sizeof p);
     sheet_put(to, row, 0, "%s%s%s", s->group[at->group], *s->group[at->group] ? ": " : "", what);
     sheet_put(to, row, 1, "%s", s->variant[at->leader]);
     sheet_put(to, row, 2, "%s", s->variant[at->other]);
@@ -109,7 +111,7 @@ static void put_record(const standings *s, sheet *to, int row, const test *at) {
     sheet_put(to, row, 6, "%d", best_spread(s, at->group, at->leader)->n);
     sheet_put(to, row, 7, "%d", best_spread(s, at->group, at->other)->n);
     sheet_put(to, row, 8, "%.10g", difference(s, at));
-    sheet_put(to, row, 9, "%.10g", standings_p(s, at->group, at->leader, at->other));
+    sheet_put(to, row, 9, "%.10g", p_of(s, at->group, at->leader, at->other));
 }
 
 sheet *standings_tests_records(const standings *s) {
@@ -131,7 +133,7 @@ static void print_others(const standings *s, int group, bool beaten, FILE *out) 
     for (test at = before_all; next_test(s, &at);) {
         char p[24];
         if (at.group != group || is_beaten(s, &at) != beaten) continue;
-        ranking_p_words(standings_p(s, group, at.leader, at.other), p, sizeof p);
+        ranking_p_words(p_of(s, group, at.leader, at.other), p, sizeof p);
         fputs(before, out);
         text_print(out, s->variant[at.other]);
         fprintf(out, " (%s)", p);
@@ -149,7 +151,7 @@ static void print_group(const standings *s, int group, FILE *out) {
     if (!n) return;
     standings_metric_text(&s->metric[group], what, sizeof what);
     fprintf(out, "%s%s%s: best is ", s->group[group], *s->group[group] ? ": " : "", what);
-    text_print(out, s->variant[standings_leader(s, group)]);
+    text_print(out, s->variant[leader_of(s, group)]);
     if (n <= EACH) {
         print_others(s, group, true, out);
         print_others(s, group, false, out);

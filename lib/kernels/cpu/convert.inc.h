@@ -115,7 +115,7 @@ INLINE void NAME(bf16_pair_out)(uint16_t *out, V even, V odd, BITS add_even, BIT
 #endif
 }
 
-/* Random bits are drawn for four elements at a time (half.h). For each of the elements from first on, the bits of its four. */
+/* Four elements share 32 random bits (half.h). For WIDTH elements from first on, returns the bits of each one's four. */
 INLINE BITS NAME(random_mix)(BITS x) {
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
     x = (x ^ (x >> 13)) * 0xc2b2ae35u;
@@ -130,8 +130,9 @@ INLINE BITS NAME(random_hash)(uint32_t first, uint32_t key) {
     return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
 }
 
-/* The bits of WIDTH fours, one in each lane. SPREAD_LOW gives those of the first pair's even elements, which are also those of
- * its odd ones; SPREAD_HIGH those of the second pair. */
+/* Returns the bits of WIDTH groups of four elements, one group in each lane. SPREAD_LOW gives the bits for the even
+ * elements of the first pair of vectors, which are also those of its odd elements; SPREAD_HIGH those of the second
+ * pair. */
 INLINE BITS NAME(random_fours)(uint32_t first, uint32_t key) {
     static const uint32_t steps[16] = {FOUR_FROM(0u), FOUR_FROM(4u), FOUR_FROM(8u), FOUR_FROM(12u)};
     return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
@@ -173,8 +174,8 @@ INLINE BITS NAME(random_pair_half)(BITS hash, uint32_t first, int slot, int odd)
 #define STORE_F16(out, x) (*(out) = adamod__f32_to_f16(x))
 #endif
 
-/* Makes a function of n elements out of a statement for a vector, from `from` to `to`, which are elements i and on. It runs on
- * whole vectors in place, then on padded copies of the rest. */
+/* Defines a function for n elements by a statement that converts one vector: from `from` to `to`, both from element i
+ * on. The statement runs on whole vectors in place, then on padded copies of the rest. */
 #define CONVERSION(name, out_type, in_type, parameters, ...)                                                           \
     static void NAME(name) parameters {                                                                                \
         const size_t whole = n - n % WIDTH;                                                                            \
@@ -207,7 +208,7 @@ static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint
     }
 }
 
-/* Plain loops, with kind a constant in each copy, which compilers make vectors of. */
+/* Plain loops that compilers vectorise; kind is a constant in each copy. */
 INLINE void NAME(load_q8_of)(float *out, const uint8_t *codes, const float *scales, size_t n, int kind) {
     for (size_t first = 0; first < n; first += Q8_BLOCK) {
         const q8_block b = adamod__q8_block(scales[first / Q8_BLOCK], kind);

@@ -144,8 +144,8 @@ typedef struct NAME(sizes) {
     size_t p, g, state, half;
 } NAME(sizes);
 
-/* Runs the loop, which takes at_once elements at a time, in place on as many as it can; on the rest through a padded copy,
- * so that every element meets the same instructions. */
+/* Runs the loop in place on whole groups of at_once elements, and on the rest through a padded copy, so that every
+ * element meets the same instructions. */
 static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(const block *, const COEF *),
                       size_t at_once, NAME(sizes) of) {
     const COEF k = NAME(narrow)(c);

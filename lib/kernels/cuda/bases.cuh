@@ -171,8 +171,8 @@ static __device__ __forceinline__ void over_columns(const team &t, int64_t row, 
 
 /* ---- from reflections to the matrix that they make ---- */
 
-/* Row f - shift of a has the reflection from element f on, behind the diagonal, with 1 at f if shift is 0; its scale is
- * scales[f]. a becomes their product. */
+/* Replaces a by the product of the reflections that it stores. Row f - shift has the vector of reflection f, from
+ * element f on; if shift is 0, element f is 1 and not stored. Its scale is scales[f]. */
 static __device__ void multiply_reflections(team &t, int shift) {
     const int64_t n = t.n;
     /* Fetches one step ahead, since rows are overwritten. */

@@ -125,9 +125,9 @@ typedef struct view {
 /* Launches of a rule that looks at whole arrays, as cuda_NAME_driver in its own file; named in the rule's file. update.h
  * has the CPU's. */
 typedef struct cuda_driver {
-    /* Launches all between prepare and the update. collect: with statistics of the tensors it takes. */
+    /* Launches everything between prepare and the update. collect: with statistics of the tensors it takes. */
     void (*run)(const view *v, int collect, cudaStream_t stream);
-    /* Variants that run updates itself, a bit for each; the update takes the others. */
+    /* A bit for each variant that run updates itself; the update takes the others. */
     uint32_t takes;
     /* Needs the tables of rows and strips of columns. */
     bool matrices;
@@ -139,8 +139,8 @@ extern const cuda_driver cuda_caution_driver;
 #define DRIVER(name) extern const cuda_driver cuda_##name##_driver;
 #include "rules/names.inc.h"
 
-/* Workspace for matrices in batches: for all, or for `enough` bytes at a time, or for the largest. bytes_of: 0 if the tensor is
- * no matrix of the driver's. */
+/* Bytes of workspace for batches of matrices: those of all matrices, but at most `enough`, unless the largest matrix
+ * needs more. bytes_of: 0 if the tensor is no matrix of the driver's. */
 template <class BYTES> static inline int64_t batch_workspace(const device_layout *l, int64_t enough, BYTES bytes_of) {
     int64_t all = 0, most = enough;
     for (int64_t i = 0; i < l->n; i++) {

@@ -6,8 +6,8 @@
 
 static int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-/* Counted for each tensor; a table has the sum over the tensors before each. Rows and strips only if the driver has
- * matrices. */
+/* What is counted for each tensor. A table has, for each tensor, the sum over the tensors before it. Rows and strips
+ * are counted only if the driver has matrices. */
 enum { CHUNKS, ELEMENTS, ROW_CHUNKS, ROWS, STRIPS, COUNTED };
 
 /* The tables on the host, before they are copied. */

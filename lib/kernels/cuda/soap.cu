@@ -111,7 +111,7 @@ template <class R> static void count_tiles(soap_batch *b) {
     }
 }
 
-/* Side by side while there is room, then again from block 0 on: a block takes its teams in order. */
+/* Places teams side by side while there is room, then again from block 0 on. A block works for its teams in order. */
 static void form_teams(soap_batch *b, uint32_t room) {
     uint32_t at = 0;
     for (int s = 0; s < 2 * b->n; s++) {

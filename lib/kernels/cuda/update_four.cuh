@@ -52,8 +52,8 @@ template <int PATH> struct path_types {
     enum { g = random || PATH == PATH_MASTER ? ADAMOD_BF16 : ADAMOD_F32 };
 };
 
-/* The tensor of a block: its arrays, known before prepare is done, and the coefficients of its update. For want of
- * registers, what a tile needs once is looked up then. */
+/* The tensor of a block: its arrays, known before prepare is done, and the coefficients of its update. To save
+ * registers, values that a tile needs once are loaded where they are used. */
 template <class RULE> struct site {
     const view &v;
     uint32_t tensor;

@@ -4,15 +4,16 @@
 
 #include "kernels/cuda/formulas.cuh"
 
-/* With small states, instructions are the limit, above all integer ones, which a GPU does at half the rate. So no element
- * has a branch: if one would take another way, nothing is stored, and the block is updated element by element. */
+/* With small states, instructions are the limit, above all integer ones, which a GPU does at half the rate. So elements
+ * are updated without branches: if one would need a branch, nothing is stored, and the block is updated element by
+ * element. */
 template <class RULE> struct octet {
     enum { STATES = 3 };
     float p[8], g[8], state[STATES][8];
 
     static __device__ __forceinline__ bool has(int i) { return RULE::states >> i & 1; }
 
-    /* Rarely needed values are read from now each time, for want of registers. False if a number is not finite, or out of
+    /* Rarely needed values are read from `now` each time, to save registers. False if a number is not finite, or out of
      * range for quick arithmetic. */
     __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now) {
 #pragma unroll

@@ -276,7 +276,8 @@ static outcome request(const download *d, int fd, int64_t *have) {
     return result;
 }
 
-/* Bytes that a request must fetch before it stalls, to be repeated: less would take days. */
+/* A request that stalls is repeated only if it fetched at least this many bytes: with fewer, the download would take
+ * days. */
 enum { LITTLE = 1 << 20 };
 
 static void pause_for(double seconds) {

@@ -44,7 +44,7 @@ static void activity_forward(const nn_call *c) {
     out[0] = (float)((double)loss[0] + size_factor(c) * squares + change_factor(c) * changes);
 }
 
-/* x and z may be the same value, with one gradient: so z's is written when x's is complete. */
+/* x and z may be one value, with one gradient. So the gradient of z is written once that of x is complete. */
 static void activity_backward(const nn_call *c) {
     const float *x = c->input[1].data, *z = c->input[2].data;
     const int64_t n = c->input[1].rows * c->input[1].cols, step = NN_ATTR(activity, c)->batch * c->input[2].cols;

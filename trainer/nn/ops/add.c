@@ -21,7 +21,7 @@ static void add_forward(const nn_call *c) {
     }
 }
 
-/* x and branch may be the same value, with one gradient: so that of x is complete before that of branch begins. */
+/* x and branch may be one value, with one gradient. So the gradient of x is complete before that of branch begins. */
 static void add_backward(const nn_call *c) {
     float *dx = c->grad->input[0], *db = c->grad->input[1];
     const int64_t n = c->output[0].rows * c->output[0].cols;

@@ -58,7 +58,7 @@ static void add_norm_forward(const nn_call *c) {
     }
 }
 
-/* x and branch may be the same value, with one gradient: so an element's dx is complete before its branch's begins. */
+/* x and branch may be one value, with one gradient. So an element's dx is complete before its branch's gradient begins. */
 static void row_grad(const nn_call *c, int64_t row, row_moments m) {
     const int64_t n = c->output[0].cols;
     const float *gamma = c->input[2].data;

@@ -95,7 +95,8 @@ static double h_at(const nn_call *c, int64_t p, int64_t k) {
     return ((double)((const float *)x->data)[p * x->stride + k] - c->saved[k]) * c->saved[nn_channels(x) + k];
 }
 
-/* x and residual may be the same value, with one gradient: so a number's dx is complete before its residual's begins. */
+/* x and residual may be one value, with one gradient. So a number's dx is complete before its residual's gradient
+ * begins. */
 static void channel_grad(const nn_call *c, int64_t k, double sum_g, double sum_gh) {
     const nn_array *x = &c->input[0], *r = &c->input[1];
     const int64_t n = nn_pixels(x);

@@ -31,7 +31,7 @@ static void concat_forward(const nn_call *c) {
     }
 }
 
-/* a and b may be the same value, with one gradient: so that of a is complete before that of b begins. */
+/* a and b may be one value, with one gradient. So the gradient of a is complete before that of b begins. */
 static void concat_backward(const nn_call *c) {
     const float *dy = c->grad->output[0];
     for (int i = 0; i < 2; i++) {

@@ -32,7 +32,8 @@ static void scale_shift_forward(const nn_call *c) {
     }
 }
 
-/* x and residual may be the same value, with one gradient: so a number's dx is complete before its residual's begins. */
+/* x and residual may be one value, with one gradient. So a number's dx is complete before its residual's gradient
+ * begins. */
 static void scale_shift_backward(const nn_call *c) {
     const float *x = c->input[0].data, *scale = c->input[1].data, *y = c->output[0].data;
     float *dx = c->grad->input[0], *dr = c->grad->input[3];

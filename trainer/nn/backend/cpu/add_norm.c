@@ -82,7 +82,7 @@ static void norm_row_grad(int64_t n, const float *restrict gamma, const float *r
 
 /* ---- tasks of some rows ---- */
 
-/* Factors drawn at once, about: enough to keep the generator busy, few enough for the first-level cache. */
+/* About how many factors are drawn at once: enough to keep the generator busy, few enough for the first-level cache. */
 enum { DRAWN = 1024 };
 
 typedef struct norm_work {
@@ -140,7 +140,7 @@ static void forward_task(void *context, int64_t i) {
     }
 }
 
-/* x and branch may be the same value, with one gradient: so a row's dx is complete before its branch's begins. */
+/* x and branch may be one value, with one gradient. So a row's dx is complete before its branch's gradient begins. */
 static void backward_task(void *context, int64_t i) {
     const norm_work *w = context;
     const nn_call *c = w->c;

@@ -9,8 +9,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* The largest tile; and the queries or keys computed at once, in causal attention as wide as the widest needs. SLAB
- * divides NN_LANES, so that a slab of keys lies within the padding of any query that sees its first. */
+/* The largest tile; and SLAB, the queries or keys that are computed at once: in causal attention, for all keys that any
+ * of these queries sees. SLAB divides NN_LANES, so that a slab of keys lies within the padding of any query that sees
+ * its first key. */
 enum { QUERIES = 64, KEYS = 256, SLAB = 8 };
 
 /* Memory of one thread. Rows are padded: those of k_t, v_t, s, ds and factor have the tile's keys, the others a head's
@@ -367,7 +368,7 @@ static nn_tile target(const item *w, const float *gradient, int64_t stride, floa
     return (nn_tile){(float *)gradient, stride, 1};
 }
 
-/* Copies it to its place, if that is another. */
+/* Copies the products to the gradient, or adds them, if they are in a buffer. */
 static void place(const item *w, int64_t rows, nn_tile from, const float *gradient, int64_t stride, bool add) {
     if (from.x == gradient) return;
     for (int64_t i = 0; i < rows; i++) {
@@ -396,8 +397,8 @@ static void backward_tile(const item *w, const tile *t, nn_tile dk, nn_tile dv, 
     place(w, t->m, dq, to, v->q_stride, add_q);
 }
 
-/* Gradients of a tile of keys, and what those give to all queries; add: dk and dv hold something. Returns whether they do
- * now. */
+/* Computes dk and dv of a tile of keys, and its part of dq of all queries. add: adds to dk and dv. Returns whether
+ * these have been written by now. */
 static bool backward_head(const item *w, tile t, nn_tile dk, nn_tile dv, bool add) {
     for (; t.q0 < w->nq; t.q0 += QUERIES) {
         t.m = least(QUERIES, w->nq - t.q0);

@@ -297,7 +297,7 @@ static void residual_grad(int64_t n, int64_t channels, run dy, run y, run dr, bo
     }
 }
 
-/* x and residual may be the same value, with one gradient: so the residual's part comes second. */
+/* x and residual may be one value, with one gradient. So the residual's part is added second. */
 static void grad_task(void *context, int64_t task) {
     const job *j = context;
     const nn_call *c = j->c;

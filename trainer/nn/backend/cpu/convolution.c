@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Numbers that are gathered at a time, about. */
+/* About how many numbers are gathered at a time. */
 enum { GATHERED = 1 << 20 };
 
 typedef struct view {

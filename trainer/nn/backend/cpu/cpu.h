@@ -14,9 +14,9 @@
 NN_CPU_OPS(NN_CPU_DECLARE)
 #undef NN_CPU_DECLARE
 
-/* A function built for several instruction sets; the loader chooses. With contraction off and sums in lanes of fixed
- * number, all of them compute the same bits. For static functions only: clang 14 misnames others. Not under the thread
- * sanitizer, which is not up yet when loaders choose. */
+/* Builds a function for several instruction sets; the loader chooses one. All compute the same bits, as contraction is
+ * off and sums have a fixed number of lanes. For static functions only: clang 14 misnames others. Off under the thread
+ * sanitizer, which is not initialised yet when the loader chooses. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define NN_NO_CLONES
@@ -28,7 +28,7 @@ NN_CPU_OPS(NN_CPU_DECLARE)
 #define NN_CLONES
 #endif
 
-/* Elements of one task, about: some microseconds of work that stays in the second-level cache. */
+/* About how many elements a task has: some microseconds of work that stays in the second-level cache. */
 enum { NN_CHUNK = 16384 };
 
 static inline int64_t nn_parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
@@ -46,7 +46,7 @@ typedef struct nn_drop {
 } nn_drop;
 
 nn_drop nn_cpu_drop(const nn_call *c);
-/* y = x + factor b; x NULL: 0, factor NULL: 1. A factor of 0 makes 0 of anything. y may be x or b. */
+/* y = x + factor b; x NULL: 0, factor NULL: 1. Where factor is 0, factor b is 0, whatever b is. y may be x or b. */
 void nn_cpu_multiply_add(int64_t n, const float *x, const float *factor, const float *b, float *y);
 /* y = x + dropout(b) for elements first .. first + n - 1 of these arrays; x NULL: 0. y may be x or b. */
 void nn_cpu_add_dropped(const nn_drop *d, int64_t first, int64_t n, const float *x, const float *b, float *y);

@@ -59,7 +59,7 @@ static void add_bias_gelu(part p, const float *restrict b, float *restrict saved
     }
 }
 
-/* Some columns at a time, as zeros stand for a bias that is not there. */
+/* Takes some columns at a time: without a bias, an array of COLUMNS zeros stands for it. */
 static void finish_tile(void *context, int64_t row, int64_t first, int64_t rows, int64_t cols) {
     enum { COLUMNS = 256 };
     static const float zeros[COLUMNS];

@@ -11,8 +11,9 @@
 
 #include <string.h>
 
-/* Rows of a task, whose sums are added in the order of tasks; and logits in the workspace, about: few enough that memory does
- * not matter, enough rows for the products, which read and write all of W and its gradient each time. */
+/* Rows of a task, whose sums are added in the order of tasks; and about how many logits are in the workspace: few
+ * enough to need little memory, and enough rows for the products, each of which reads and writes all of W and its
+ * gradient. */
 enum { TASK_ROWS = 16, MOST_LOGITS = 1 << 25 };
 
 typedef struct job {
@@ -27,7 +28,7 @@ typedef struct job {
     /* In saved; the first three in training. */
     float *dw, *dx, *db, *lse;
     int64_t first, end;     /* the rows being computed */
-    bool forward, gradient; /* which parts of the work: sums and log-sum-exps; the gradient of logits, in their place */
+    bool forward, gradient; /* whether to compute sums and log-sum-exps; the gradient of logits, which replaces them */
     double scale;           /* of the gradient */
 } job;
 
@@ -41,7 +42,7 @@ static int64_t tasks_of(int64_t rows) { return nn_parts(rows, TASK_ROWS); }
 
 static int64_t sums_floats(int64_t rows) { return 8 * tasks_of(rows); } /* four doubles each */
 
-/* Chunks of about equal size: few rows read and write all of the weights' gradient for little work. */
+/* Chunks have about equal size: a chunk of few rows would read and write all of the weights' gradient for little work. */
 static int64_t rows_at_once(int64_t rows, int64_t words) {
     const int64_t fit = MOST_LOGITS / words, most = fit < 4 * TASK_ROWS ? 4 * TASK_ROWS : fit / TASK_ROWS * TASK_ROWS;
     if (rows <= most) return rows;
@@ -110,7 +111,7 @@ static nn_product logits_product(const job *j) {
                         .narrow = j->narrow};
 }
 
-/* Gradients of x's rows, and what these rows add to those of W and b. */
+/* Computes the gradients of x's rows, and what these rows add to the gradients of W and b. */
 static void chunk_gradients(const job *j, const gradients *g) {
     nn_product products[2];
     int n = 0;

@@ -30,7 +30,7 @@ typedef struct sequence {
     const nn_vector *x;
     nn_drop drop;
     nn_pairs_product *pairs; /* mixed precision; else NULL */
-    int64_t per, depth;      /* units in a row of panels and of columns, 1 or 2; rows of all units */
+    int64_t per, depth;      /* units in a row of panels or columns, 1 or 2; number of rows for all units */
     float *panels;           /* of dropped weights */
     float *columns[2];       /* y of the last step and of this one (backward: dgates), tile by tile, [depth][rows] */
     float *dgates, *dc;      /* backward: of all gates before their activations; of the cells that the next step read */
@@ -39,7 +39,7 @@ typedef struct sequence {
     int64_t t;               /* this step */
 } sequence;
 
-/* Goes to the next step (by 1) or to the previous one (by -1). */
+/* Moves to the next step (by 1) or to the previous one (by -1). */
 static void go_on(sequence *s, int by) {
     float *const read = s->columns[0];
     s->columns[0] = s->columns[1];
@@ -47,7 +47,7 @@ static void go_on(sequence *s, int by) {
     s->t += by;
 }
 
-/* Numbers first .. first + n - 1 of the state's weights after dropout. */
+/* Writes weights first .. first + n - 1 of the state, after dropout. */
 static void dropped(const sequence *s, int64_t first, int64_t n, float *to) {
     const float *w = (const float *)s->c->input[LSTM_W_STATE].data + first;
     float factor[PACKED];
@@ -113,14 +113,14 @@ static void multiply(const sequence *s, int64_t rows, int64_t k, const float *co
     else s->x->thin(rows, k, columns, rows, panel, c);
 }
 
-/* Puts n units of some rows, from, into columns: at most GROUP, beginning with an even one. */
+/* Transposes n units of some rows into columns: at most GROUP units, the first of them even. */
 static void turn(const sequence *s, int64_t rows, int64_t n, const float *from, int64_t stride, float *to) {
     float turned[GROUP * TILE_ROWS];
     s->x->transpose(rows, n, from, stride, s->pairs ? turned : to, rows);
     if (s->pairs) pack_pairs(n, rows, turned, to);
 }
 
-/* Room for panels of either kind; gradients of the weights before dropout, [4 h, h], fit, too. */
+/* Floats for the panels of either direction, or for the gradients of the weights before dropout, [4 h, h]. */
 static int64_t panels_size(int64_t h) { return 4 * nn_parts(h, GROUP) * GROUP * h; }
 
 /* ---- forward ---- */
@@ -251,8 +251,8 @@ static void lstm_forward(const nn_call *c) {
 
 /* ---- backward ---- */
 
-/* As units, in backward: a step's gates get gradients from the gradient of its output (given) and from the next
- * step. */
+/* Like units, for backward. The gradients of a step's gates follow from the gradient of its output (given) and from the
+ * next step. */
 typedef struct unit_grads {
     int64_t h;
     const float *gates, *before, *cells, *given;

@@ -152,7 +152,8 @@ typedef struct primitive {
     dnnl_memory_t a, b, c;
 } primitive;
 
-/* A thread's own primitives, as one must not run twice at the same time. The oldest makes room for a new one. */
+/* Each thread has its own primitives, as a primitive must not run twice at the same time. A new one replaces the
+ * oldest. */
 enum { PRIMITIVES = 512 };
 typedef struct kept {
     dnnl_engine_t engine;

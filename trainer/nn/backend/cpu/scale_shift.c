@@ -71,7 +71,7 @@ static void grad_part(int64_t n, const float *dy, const float *y, float scale, b
     }
 }
 
-/* x and residual may be the same value, with one gradient: so the residual's part comes second. */
+/* x and residual may be one value, with one gradient. So the residual's part is added second. */
 static void backward_task(void *context, int64_t task) {
     const job *j = context;
     const nn_call *c = j->c;

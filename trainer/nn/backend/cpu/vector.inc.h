@@ -61,8 +61,8 @@ INLINE float NAME(highest)(const V *x) {
 
 /* ---- tiles ---- */
 
-/* rows x vectors of a product; both are constants where this is inlined, so that sums are in registers. a's rows are
- * addressed from the first and from the fifth, for which there are registers enough. */
+/* Computes rows x vectors of a product; both are constants where this is inlined, so that sums are in registers. Rows
+ * of a are addressed relative to the first and the fifth: there are enough registers for two pointers. */
 INLINE void NAME(block)(int rows, int vectors, int64_t k, nn_tile a, nn_tile b, nn_tile c, bool add) {
     V sum[ROWS][MOST_VECTORS];
     const float *left = a.x;

@@ -20,7 +20,7 @@ enum {
     BLOCK = 32,                 /* tiles of an item, whose arrays stay in the second cache */
     FEW = 16 * BLOCK,           /* with fewer tiles, threads share these rather than the weights */
     GROUP = 8,                  /* tiles of a task where threads share them */
-    CHUNK_FLOATS = 3 * 1 << 20, /* of transformed x and dy, about, that a gradient of W sums at once */
+    CHUNK_FLOATS = 3 * 1 << 20, /* about: of transformed x and dy that a gradient of W sums at once */
     LARGE = 128 * 128           /* in times out: transformed weights that are better kept in a cache */
 };
 
@@ -66,7 +66,7 @@ static tile_place place_of(const tiles *t, int64_t i) {
 
 /* ---- transforms of one tile, for all of its channels ---- */
 
-/* Steps apart in an array of lanes. */
+/* B^T d of one column: six numbers of d, `step` lanes apart. */
 INLINE void transform_input(const lanes *d, int step, lanes *r) {
     const lanes d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step];
     const lanes even = d4 - 2.0f * d2, odd = A1 * (d3 - 2.0f * d1);
@@ -137,7 +137,7 @@ static patch patch_of(const float *x, int64_t stride, int64_t height, int64_t wi
     return p;
 }
 
-/* 6 x 6 pixels of x to 36 points, apart numbers from each other. */
+/* Transforms 6 x 6 pixels of x to 36 points, which lie `apart` numbers from each other. */
 NN_CLONES
 static void input_tile(const patch *p, int64_t channels, float *v, int64_t apart) {
     for (int64_t c = 0; c < channels; c += LANES) {
@@ -152,7 +152,7 @@ static void input_tile(const patch *p, int64_t channels, float *v, int64_t apart
     }
 }
 
-/* 36 points to the 4 x 4 pixels of y that there are. */
+/* Transforms 36 points to 4 x 4 pixels of y; pixels outside of the image are not written. */
 NN_CLONES
 static void output_tile(const float *m, int64_t apart, int64_t channels, const patch *p, bool add) {
     for (int64_t c = 0; c < channels; c += LANES) {
@@ -174,7 +174,7 @@ static void output_tile(const float *m, int64_t apart, int64_t channels, const p
     }
 }
 
-/* 4 x 4 pixels of y's gradient to 36 points. */
+/* Transforms 4 x 4 pixels of y's gradient to 36 points. */
 NN_CLONES
 static void output_grad_tile(const patch *p, int64_t channels, float *v, int64_t apart) {
     for (int64_t c = 0; c < channels; c += LANES) {
@@ -189,7 +189,7 @@ static void output_grad_tile(const patch *p, int64_t channels, float *v, int64_t
     }
 }
 
-/* 3 x 3 weights for LANES channels, which are channels apart, to 36 points. */
+/* Transforms 3 x 3 weights of LANES channels to 36 points. Weights lie `channels` numbers from each other. */
 NN_CLONES
 static void weight_tile(const float *w, int64_t channels, bool turned, float *u, int64_t apart) {
     lanes g[9], t[18];
@@ -202,7 +202,7 @@ static void weight_tile(const float *w, int64_t channels, bool turned, float *u,
     }
 }
 
-/* The way back, for the gradient. */
+/* Transforms 36 points to the gradient of 3 x 3 weights. */
 NN_CLONES
 static void weight_grad_tile(const float *u, int64_t apart, float *w, int64_t channels, bool add) {
     lanes t[18];
@@ -238,7 +238,8 @@ typedef struct apply_job {
 
 static int64_t panel_of(int64_t out) { return out % (2 * LANES) ? LANES : 2 * LANES; }
 
-/* A panel's weights [panel, 3, 3, in] are transposed, LANES of in at a time. Points are apart numbers from each other. */
+/* Transforms a panel's weights [panel, 3, 3, in], and transposes them, LANES of in at a time. Points lie `apart`
+ * numbers from each other. */
 static void upright_weights(const apply_job *j, int64_t first, float *u, int64_t apart) {
     _Alignas(64) float square[POINTS * 2 * LANES * LANES];
     const int64_t in = j->s->in, size = j->panel * LANES;
@@ -252,7 +253,7 @@ static void upright_weights(const apply_job *j, int64_t first, float *u, int64_t
     }
 }
 
-/* Weights [in, 3, 3, out], turned, are not. */
+/* Transforms turned weights [in, 3, 3, out], which need no transposition. */
 static void turned_weights(const apply_job *j, int64_t first, float *u, int64_t apart) {
     const int64_t in = j->s->in, out = j->s->out;
     for (int64_t c = 0; c < in; c++) {
@@ -266,7 +267,7 @@ static void panel_weights(const apply_job *j, int64_t panel, float *u, int64_t a
     else upright_weights(j, panel * j->panel, u, apart);
 }
 
-/* Tiles first .. first + n - 1 of x to rows of v, whose arrays have rows of them for each point. */
+/* Transforms tiles first .. first + n - 1 of x to rows of v, [POINTS][rows][in]. */
 static void transform_tiles(const apply_job *j, int64_t first, int64_t n, float *v, int64_t rows) {
     const nn_winograd *s = j->s;
     for (int64_t i = 0; i < n; i++) {
@@ -277,7 +278,7 @@ static void transform_tiles(const apply_job *j, int64_t first, int64_t n, float 
     }
 }
 
-/* n rows of v times a panel of weights at a point. */
+/* Multiplies n rows of v by a panel of weights, at one point. */
 static void multiply(const apply_job *j, int64_t f, int64_t panel, const float *u, int64_t n, float *v, float *m,
                      int64_t rows) {
     const int64_t in = j->s->in, out = j->s->out;
@@ -405,14 +406,14 @@ static void gradients_task(void *context, int64_t i) {
     }
 }
 
-/* Rows o .. o + n - 1 of the product at a point, to u or added to it. */
+/* Computes rows o .. o + n - 1 of the product at a point: writes them to u, or adds them. */
 static void sum_tiles(const weights_job *j, int64_t f, int64_t o, int64_t n, float *u) {
     const int64_t in = j->s->in, out = j->s->out;
     const nn_tile a = {j->q + f * j->rows * out + o, 1, out}, b = {j->v + f * j->rows * in, in, 1}, c = {u, in, 1};
     j->vector->product(n, in, j->n, a, b, c, j->first > 0);
 }
 
-/* The gradient of output o from its points, which are apart numbers from each other. */
+/* Computes the gradient of output o from its points, which lie `apart` numbers from each other. */
 static void back(const weights_job *j, const float *u, int64_t apart, int64_t o) {
     const int64_t in = j->s->in;
     for (int64_t c = 0; c < in; c += LANES) weight_grad_tile(u + c, apart, j->dw + o * 9 * in + c, in, j->add);

@@ -74,7 +74,7 @@ __global__ static void __launch_bounds__(THREADS)
     }
 }
 
-/* x and z may be the same value, with one gradient: so a number's z follows its x. */
+/* x and z may be one value, with one gradient. So a number's gradient of z is added after that of x. */
 template <typename T>
 __global__ static void __launch_bounds__(THREADS)
     backward_kernel(activities<T> a, const float *out_grad, int64_t loss_cols, target<float> dloss, target<T> dx,

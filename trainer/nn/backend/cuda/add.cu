@@ -20,7 +20,7 @@ template <typename T> __global__ static void forward_kernel(drop d, const T *x, 
     }
 }
 
-/* x and branch may be the same value, with one gradient: so a number's dx is complete before its branch's begins. */
+/* x and branch may be one value, with one gradient. So a number's dx is complete before its branch's gradient begins. */
 template <typename T>
 __global__ static void backward_kernel(drop d, const T *dy, target<T> dx, target<T> db, int64_t n) {
     const int64_t first = CHUNK * ((int64_t)blockIdx.x * THREADS + threadIdx.x);

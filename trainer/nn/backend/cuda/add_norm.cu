@@ -196,7 +196,7 @@ __device__ static inline row_grads<T> load_grads(const norm_rows<T> &p, const pl
 /* A thread's sums over the rows its group had, for its columns: of dgamma, dbeta and, if N is 3, the branch's gradient. */
 template <int N> struct columns_grad { float x[N][CHUNKS][CHUNK]; };
 
-/* x and branch may be the same value, with one gradient: so an element's dx is complete before its branch's begins. */
+/* x and branch may be one value, with one gradient. So an element's dx is complete before its branch's gradient begins. */
 template <typename T, int warps, int N>
 __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps> &at, int64_t row,
                                        const row_grads<T> &r, target<T> dx, target<T> db, columns_grad<N> *sums) {

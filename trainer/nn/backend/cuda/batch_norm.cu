@@ -452,7 +452,8 @@ __device__ static inline void find_sums(const norm_work<T> &w, const norm_grads<
     }
 }
 
-/* x and residual may be the same value, with one gradient: so a number's dx is complete before its residual's begins. */
+/* x and residual may be one value, with one gradient. So a number's dx is complete before its residual's gradient
+ * begins. */
 template <typename T, int N, keeps KEEP>
 __device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
                                              const norm_channels<N> &of) {

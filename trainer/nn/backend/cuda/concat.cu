@@ -11,7 +11,7 @@ template <typename T> static void forward(const nn_call *c) {
     }
 }
 
-/* a and b may be the same value, with one gradient: so that of a is complete before that of b begins. */
+/* a and b may be one value, with one gradient. So the gradient of a is complete before that of b begins. */
 template <typename T> static void backward(const nn_call *c) {
     const T *dy = (const T *)c->grad->output[0];
     for (int i = 0; i < 2; i++) {

@@ -268,12 +268,12 @@ static bool trial_run(const conv_trial *t, descriptor plan, void *result) {
     return execute(plan, t->stream, arrays[0], arrays[1], arrays[2], t->workspace) == CUDNN_STATUS_SUCCESS;
 }
 
-/* From the same numbers, where the result is added to some. */
+/* Runs a trial on a result of zeros, so that trials that add to it begin alike. */
 static bool trial_start(const conv_trial *t, descriptor plan, void *result) {
     return cudaMemsetAsync(result, 0, t->bytes, t->stream) == cudaSuccess && trial_run(t, plan, result);
 }
 
-/* The fastest of those that give what the first gives. */
+/* The fastest of the plans that give the same bits as the first. */
 static int fastest(const conv_trial *t, const descriptor *plans, int n) {
     void *const first = t->arrays[t->result];
     int best = 0;

@@ -141,7 +141,7 @@ static bool trial_run(const trial *t, const product *p, const cublasLtMatmulAlgo
                           t->workspace, PRODUCT_WORKSPACE, t->stream) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Whether an algorithm gives what the first gave, which is in d[0]. */
+/* Whether an algorithm gives the bits of the first, which are in d[0]. */
 static bool same_bits(const trial *t, const product *p, const cublasLtMatmulAlgo_t *algo) {
     return trial_run(t, p, algo, t->d[1]) && same_numbers(t->stream, t->d[0], t->d[1], t->result, t->differences);
 }

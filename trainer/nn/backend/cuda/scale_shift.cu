@@ -41,7 +41,8 @@ template <typename T, int N> __global__ static void forward_kernel(scale_work<T>
     }
 }
 
-/* x and residual may be the same value, with one gradient: so a number's dx is complete before its residual's begins. */
+/* x and residual may be one value, with one gradient. So a number's dx is complete before its residual's gradient
+ * begins. */
 template <typename T, int N>
 __global__ static void backward_kernel(scale_work<T> w, const T *dy, target<T> dx, target<T> dr, float *sums) {
     const float scale = w.scale ? *w.scale : 1;

@@ -169,8 +169,8 @@ template <int D> __global__ static void __launch_bounds__(BLOCK, 1) dq_kernel(co
 
 /* ---- dk and dv ---- */
 
-/* Scores are computed with a row for each key, so that weights and gradients of scores are, as they are, the first factors of
- * dv = p^T dy and dk = ds^T q. */
+/* Scores are computed with a row for each key. So weights and gradients of scores are, without a transposition, operand
+ * A of dv = p^T dy and dk = ds^T q. */
 template <int D> struct dkv_memory {
     bf16 k[ROWS * D], v[ROWS * D];
     struct {
@@ -214,8 +214,8 @@ __device__ static inline void dkv_produce(const work &w, dkv_memory<D> &s, const
     }
 }
 
-/* Weights become p, and gradients of scores ds, both with a row for each key. mask: element (key, query) counts if
- * query >= from[half] and query < n, counted from the block's first. */
+/* Replaces scores by the weights p, and gradients of weights by those of scores, ds; both have a row for each key.
+ * mask: element (key, query) counts if from[half] <= query < n, counted from the block's first query. */
 __device__ static inline void key_gradients(float (&x)[QUERIES / 8][4], float (&dp)[QUERIES / 8][4], const stat *stats,
                                             float scale, bool mask, const int (&from)[2], int n) {
 #pragma unroll
@@ -235,7 +235,7 @@ __device__ static inline void key_gradients(float (&x)[QUERIES / 8][4], float (&
     }
 }
 
-/* A warp's 16 rows of a tile as the first factor of a product. */
+/* Loads a warp's 16 rows of a tile as operand A of wgmma. */
 template <int D> __device__ static inline void load_factor(uint32_t (&to)[D / 16][4], const bf16 *from) {
     const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane % 16;
 #pragma unroll

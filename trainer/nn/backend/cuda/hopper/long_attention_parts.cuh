@@ -1,7 +1,7 @@
 /* A CTA takes tiles of ROWS queries of a head (forward, dq) or ROWS keys of a head (dk and dv), one after the other. One warp
  * loads what a tile needs by TMA, a block of keys or queries at a time, in a pipeline; two warpgroups compute, each for 64
- * rows. Scores are products of two tiles in shared memory; weights and gradients of scores stay in registers, as the first
- * factor of the next product. Backward computes scores twice, once for dq and once for dk and dv, so that each sum has one
+ * rows. Scores are products of two tiles in shared memory; weights and gradients of scores stay in registers, as operand A
+ * of the next product. Backward computes scores twice, once for dq and once for dk and dv, so that each sum has one
  * owner and one order.
  *
  * Lengths are known on the device only, so a kernel before lists the tiles, those with most work first. */
@@ -160,7 +160,7 @@ __device__ static inline void add_product(float (&d)[D / 8][4], const uint32_t (
     for (int k = 0; k < K / 16; k++) wgmma_rs<1>(d, a[k], descriptor_advance(b0, (uint32_t)(k * 16 * SW128_ROW)), 1);
 }
 
-/* Accumulators as the first factor of a product. */
+/* Converts accumulators to operand A of the next wgmma. */
 template <int N> __device__ static inline void narrow_all(uint32_t (&to)[N / 16][4], const float (&x)[N / 8][4]) {
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
