@@ -2,12 +2,15 @@
 """Every link in a page leads somewhere, and every path of the tree that a page names exists.
 
 A path is a word in backticks with a slash and either a top folder of the tree in front or a source's ending, and scripts/NAME
-anywhere. Names that stand for many (NAME, *, {a,b}) must match something.
+anywhere. Names that stand for many (NAME, *, {a,b}) must match something. Folders that a page's commands write to are ones
+that git ignores: else a release is refused, and packages are built with them inside.
 
 SPDX-License-Identifier: MIT
 """
 import os
 import re
+import shutil
+import subprocess
 import sys
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
@@ -15,13 +18,16 @@ ENDINGS = (".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".md", ".cmake", ".t
 # Not of the tree: what is built or written by a user's commands.
 MADE = re.compile(r"^(build[\w-]*|dist|runs?|DIR)/")
 LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^]]+\]: (\S+)", re.MULTILINE)
+OURS = re.compile(r"(build.*|dist|runs|venv|\.git)")  # folders at the top that are not of the tree
+OUT = re.compile(r"--out (\w+)/|-m venv (\w+)")
 PATH = re.compile(r"^[\w.*{},-]+(/[\w.*{},-]+)+/?$")
 
 
 def tree():
     """Paths from the root of files and folders, without what is built and what git keeps."""
     for folder, folders, names in os.walk(ROOT):
-        folders[:] = sorted(name for name in folders if name != ".git" and not re.match(r"(build|dist)", name))
+        top = folder == ROOT
+        folders[:] = sorted(name for name in folders if not (top and OURS.fullmatch(name)) and name != "__pycache__")
         yield from (os.path.relpath(os.path.join(folder, name), ROOT) for name in sorted(folders + names))
 
 
@@ -80,15 +86,32 @@ def faults(page):
             yield match.start(), f"{match[0]} is not there"
 
 
+def ignored(folder):
+    """Whether git ignores a folder at the top; true where there is no git to ask."""
+    if not shutil.which("git"):
+        return True
+    command = ["git", "check-ignore", "-q", f"{folder}/file"]
+    return subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL).returncode != 1
+
+
 def main():
     bad = checked = 0
+    written = set()
     for page in sorted(os.path.join(ROOT, path) for path in TREE if path.endswith(".md")):
         checked += 1
         with open(page, encoding="utf-8") as file:
             text = file.read()
+        written |= {match[1] or match[2] for match in OUT.finditer(text)}
         for at, why in sorted(set(faults(page))):
             bad += 1
             print(f"{os.path.relpath(page, ROOT)}:{text.count(chr(10), 0, at) + 1}: {why}")
+    for folder in sorted(written):
+        if not ignored(folder):
+            bad += 1
+            print(f".gitignore: pages write to {folder}/, which git does not ignore")
+    if not {"runs", "venv"} <= written:
+        bad += 1
+        print(f"pages write to {sorted(written)}, expected runs and venv among them")
     print(f"{checked} pages, {bad} faults")
     return 1 if bad or checked < 15 else 0
 

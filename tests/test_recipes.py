@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every key of a recipe of the paper's has the source of its value beside it, one that the head of the file explains, and
-recipes/paper.yaml has the same sources.
+recipes/paper.yaml has the same sources. Every recipe of a release is kept in tests/golden, as it was released.
 
 SPDX-License-Identifier: MIT
 """
@@ -93,6 +93,27 @@ def papers():
             yield path
 
 
+def golden_faults(path):
+    """Where the changelog begins with a release, its recipes are those that scripts/golden has kept."""
+    with open(os.path.join(ROOT, "CHANGELOG.md"), encoding="utf-8") as file:
+        heading = re.search(r"^## .*$", file.read(), re.M)[0]
+    release = re.fullmatch(r"## \[(\d+\.\d+)\.\d+\] - \d{4}-\d\d-\d\d", heading)
+    if not release:
+        return
+    kept = [bare(name) for name in glob.glob(os.path.join(ROOT, "tests", "golden", "*", "recipes", os.path.basename(path)))]
+    if not kept:
+        yield 1, f"a recipe of a release, and tests/golden has none of this name: scripts/golden {release[1]} keeps it"
+    elif bare(path) not in kept:
+        yield 1, "other than the one in tests/golden, which was released: CHANGELOG.md needs a heading '## [Unreleased]'"
+
+
+def bare(path):
+    """A recipe's lines without comments, as scripts/golden keeps them."""
+    with open(path, encoding="utf-8") as file:
+        lines = [re.sub(r" *# .*$", "", line.rstrip("\n")) for line in file]
+    return [line for line in lines if line and not re.match(r" *#", line)]
+
+
 def show(path, found):
     count = 0
     for line, why in found:
@@ -107,6 +128,8 @@ def main():
         checked += 1
         bad += show(path, faults(path))
     bad += show(STUDY, study_faults(STUDY))
+    for path in sorted(glob.glob(os.path.join(ROOT, "recipes", "*.yaml"))):
+        bad += show(path, golden_faults(path))
     print(f"{checked} recipes, {bad} faults")
     return 1 if bad or checked < 8 else 0
 

@@ -144,6 +144,7 @@ printf '#define ADAMOD_VERSION_%s\n' 'MAJOR 0' 'MINOR 1' 'PATCH 0' >lib/include/
 printf '# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.0.9] - 2000-01-01\n' >CHANGELOG.md
 printf 'adamod (0.1.0-1) unstable; urgency=medium\n' >debian/changelog
 printf 'v @VERSION@\na @SHA256@\nb @SHA512@ c@d.e\n' >packaging/brew/adamod.rb.in
+printf 'u https://adamod.invalid/releases/adamod-@VERSION@.tar.gz\n' >packaging/brew/url.in
 printf '/dist/\n' >.gitignore
 git init -q . && git add . && git commit -qm Begin
 scripts/release --version 2.10.3 --only source,packaging,deb >../out 2>../err || { cat ../err && fail "a tree of its own"; }
@@ -159,6 +160,15 @@ cd "$work/adamod-2.10.3"
 grep -q '^adamod (2.10.3-1) ' debian/changelog || fail "Debian's changelog is $(cat debian/changelog)"
 [ "$(cat .commit)" = "$(git -C "$work/tiny" rev-parse --short=12 HEAD)" ] || fail "the commit is $(cat .commit)"
 cd "$work/tiny"
+[ "$(cat dist/packaging/brew/url)" = 'u https://adamod.invalid/releases/adamod-2.10.3.tar.gz' ] || fail "the address"
+grep -q '^release: packaging: the recipes name https://adamod.invalid/releases, .* ADAMOD_RELEASES=ADDRESS replaces it$' ../err ||
+    fail "no word of the address: $(cat ../err)"
+ADAMOD_RELEASES=https://example.org/v2/ scripts/release --version 2.10.3 --only packaging --out there >../out 2>../err ||
+    { cat ../err && fail "an address"; }
+[ "$(cat there/packaging/brew/url)" = 'u https://example.org/v2/adamod-2.10.3.tar.gz' ] || fail "the address: $(cat there/packaging/brew/url)"
+! grep ADAMOD_RELEASES ../err || fail "it asks for an address that it has"
+cmp there/packaging/brew/adamod.rb dist/packaging/brew/adamod.rb || fail "the address changes what has none"
+rm -r there
 sums=$(sha256sum dist/adamod-2.10.3.tar.gz | cut -d' ' -f1) longer=$(sha512sum dist/adamod-2.10.3.tar.gz | cut -d' ' -f1)
 cmp dist/packaging/brew/adamod.rb <(printf 'v 2.10.3\na %s\nb %s c@d.e\n' "$sums" "$longer") ||
     fail "the template is $(cat dist/packaging/brew/adamod.rb)"
@@ -193,6 +203,7 @@ for bad in 1.0 01.0.0 1.0.0-rc1 v1.0.0 1.100.0 ''; do
 done
 refused 2 "--only: there is no 'zork', expected some of source,amalgamation," scripts/release --only source,zork
 refused 2 "no build directory of CMake" scripts/release --build lib
+ADAMOD_RELEASES='a b' refused 1 "ADAMOD_RELEASES is 'a b', expected an address such as https://" scripts/release --only packaging
 touch file
 refused 1 "1 uncommitted changes, the first: ?? file; commit them, or give --dirty" scripts/release --only source
 refused 1 "scripts/release: $PWD/file/below: Not a directory" scripts/release --dirty --only source --out file/below

@@ -16,7 +16,10 @@ import ctypes
 import re
 from typing import Any, Dict, List, Sequence, Tuple, Union
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as error:
+    raise ImportError(f"libadamod.numpy needs numpy, pip install numpy: {error}") from None
 
 from . import _c
 

@@ -96,6 +96,20 @@ class Package(unittest.TestCase):
         )
         subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT)
 
+    def test_a_framework_that_is_missing_is_named(self):
+        for module, framework, needed in (
+            ("torch", "torch", "PyTorch 1.13 or later, pip install torch"),
+            ("numpy", "numpy", "numpy, pip install numpy"),
+            ("jax", "jax", "jax, pip install jax optax"),
+            ("keras", "keras", "Keras 3, pip install keras"),
+        ):
+            code = f"import sys; sys.modules['{framework}'] = None; import libadamod.{module}"
+            command = [sys.executable, "-c", code]
+            done = subprocess.run(command, stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT)
+            told = done.stderr.splitlines()[-1]
+            self.assertIn(f"ImportError: libadamod.{module} needs {needed}: import of {framework} halted", told)
+            self.assertEqual(done.stderr.count("Traceback"), 1)  # without the error it came from
+
     def test_options_tell_bounds_and_choices(self):
         options = libadamod.options("adamod")
         self.assertEqual(options["flavour"].choices, ("paper", "published", "keras", "adamd"))

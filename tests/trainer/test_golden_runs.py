@@ -141,13 +141,66 @@ class GoldenRuns(unittest.TestCase):
             recipe.write("later: 1\n")  # the number is the first that is looked at
         before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
         why = f"{directory}: a run directory of format 2, which a newer version made, expected at most 1"
-        for command in (["report", directory, "-o", self.folder / "none.html"], ["evaluate", directory],
-                        ["translate", directory], ["train", "--resume", "--out", directory]):
-            done = start(*command)
-            self.assertEqual((done.returncode, done.stdout), (1, ""), command)
-            self.assertEqual(done.stderr, f"adamod: {command[0]}: {why}\n")
+        new = self.folder / "none"
+        for command in (["report", directory, "-o", new], ["evaluate", directory], ["translate", directory],
+                        ["train", "--resume", "--out", directory],
+                        ["train", self.recipe_like(directory), "--out", new, "--init-from", directory],
+                        ["train", self.recipe_like(directory), "--out", new, "--set", f"data.vocabularies={directory}"]):
+            self.refuses(command, why)
         self.assertEqual(before, {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()})
-        self.assertFalse((self.folder / "none.html").exists())
+        self.assertFalse(new.exists())
+
+    def test_vocabularies_of_newer_versions_are_refused(self):
+        directory = self.folder / "run"
+        directory.mkdir()
+        (directory / "task.json").write_text('{"format": 2}')
+        (directory / "words.vocab").write_text("<eos> 2\na 2\n")
+        for name in ("train", "valid", "test"):
+            (directory / f"{name}.txt").write_text("a\na\n")
+        recipe = self.folder / "words.yaml"
+        recipe.write_text("data: {task: language, set: text, path: run, vocabularies: run}\nmodel: {kind: lstm}\n")
+        why = f"{directory}: a run directory of format 2, which a newer version made, expected at most 1"
+        self.refuses(["train", recipe, "--out", self.folder / "none"], why)
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_checkpoints_of_newer_versions_are_refused(self):
+        directory = self.unpack(next(golden for golden in self.golden if golden.name == "numbers"))
+        for name in ("averaged", "last"):
+            self.make_newer(directory / "checkpoints" / f"{name}.safetensors")
+        found = "a newer version's checkpoint: its format is 'adamod checkpoint 2', expected 'adamod checkpoint 1'"
+        for source, name in ((directory, "averaged"), (directory / "checkpoints" / "last.safetensors", "last")):
+            new = self.folder / f"from-{name}"
+            path = directory / "checkpoints" / f"{name}.safetensors"
+            self.refuses(["train", self.recipe_like(directory), "--out", new, "--init-from", source], f"{path}: {found}")
+            self.assertFalse(new.exists())
+        new = self.folder / "from-best"  # of this version
+        run("train", self.recipe_like(directory), "--out", new, "--init-from", directory / "checkpoints" / "best.safetensors")
+        self.assertTrue((new / "result.json").exists())
+
+    def recipe_like(self, directory):
+        """A copy of the run's recipe, without what a test has added."""
+        path = self.folder / "like.yaml"
+        lines = (directory / "recipe.yaml").read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.startswith("later:")))
+        return path
+
+    def make_newer(self, path):
+        """Raises the number of a checkpoint's format. Without its checksums, which are optional, the rest is intact."""
+        data = path.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        about = {key: value for key, value in header["__metadata__"].items() if not key.startswith("crc32")}
+        self.assertEqual(about["format"], "adamod checkpoint 1")
+        header["__metadata__"] = {**about, "format": "adamod checkpoint 2"}
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+
+    def refuses(self, command, why):
+        """Status 1, and nothing but one line."""
+        done = start(*command)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), command)
+        self.assertEqual(done.stderr, f"adamod: {command[0]}: {why}\n", command)
 
 
 if __name__ == "__main__":

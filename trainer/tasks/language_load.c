@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "data/sets/data_sets.h"
 #include "data/text_input.h"
+#include "support/run_format.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -263,6 +264,7 @@ static int read_files(experiment *e, const char *directory, int uses) {
     const language_settings *r = language_settings_of(&e->recipe);
     const char *given = r->data.vocabularies;
     if ((!directory || (uses & TASK_SCORE)) && find_files(e)) return -1;
+    if (!directory && *given && run_format_check(given)) return -1;
     if (open_vocabulary(e, directory ? directory : *given ? given : NULL))
         return directory ? -1 : data_set_explain(set_of(r));
     if (!directory && read_file(e, SPLIT_TRAIN)) return data_set_explain(set_of(r));

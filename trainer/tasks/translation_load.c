@@ -3,6 +3,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "data/tokenizer.h"
+#include "support/run_format.h"
 #include "train/checkpoint.h"
 
 #include <stdio.h>
@@ -141,6 +142,7 @@ int translation_load(experiment *e, const char *directory, int uses) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
     const data_set *set = e->task->generates ? NULL : translation_set(r);
+    if (from && from != directory && run_format_check(from)) return -1;
     s->unit = r->data.tokens;
     s->is_raw = r->data.raw || translation_is_split(r);
     if (s->is_raw && open_raw(e, from)) return from ? -1 : data_set_explain(set);

@@ -1,6 +1,7 @@
 #include "train/resume.h"
 
 #include "core/error.h"
+#include "support/run_format.h"
 #include "support/text.h"
 #include "train/checkpoints.h"
 #include "train/patterns.h"
@@ -65,6 +66,7 @@ int resume_init(experiment *e) {
     struct stat st;
     if (!*from) return 0;
     if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) {
+        if (run_format_check(from)) return -1;
         const path_text foreign = path_join(from, "model.safetensors");
         if (access(foreign.text, R_OK) == 0) snprintf(path, sizeof path, "%s", foreign.text);
         else if (checkpoints_find(from, &which, path, sizeof path))

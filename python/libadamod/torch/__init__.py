@@ -9,6 +9,11 @@ from 1.13 on.
 SPDX-License-Identifier: MIT
 """
 
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(f"libadamod.torch needs PyTorch 1.13 or later, pip install torch: {error}") from None
+
 from . import rivals, rules
 from .names import create
 from .optimizer import Optimizer
