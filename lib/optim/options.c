@@ -61,7 +61,7 @@ static void adamod__suggest(suggestion *s, const char *separator, const char *ca
     const size_t used = strlen(s->known);
     snprintf(s->known + used, sizeof s->known - used, "%s%s", used ? separator : "", candidate);
     const int d = adamod__edit_distance(s->name, candidate);
-    /* Most letters of a short word must be right: three changes make any of another. */
+    /* Most letters of a short word must be right: three changes turn it into any other. */
     if (d > 3 || 2 * d > (int)strlen(s->name) || (s->best && d >= s->distance)) return;
     s->distance = d;
     s->best = candidate;

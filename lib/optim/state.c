@@ -322,7 +322,7 @@ static uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__refuse("load: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "load: the path is empty");
-    if (opt->kept) return adamod__evaluates("load"); /* its end would put back the weights that were trained before */
+    if (opt->kept) return adamod__evaluates("load"); /* the end of the evaluation would overwrite the loaded weights */
     adamod__st_file file;
     adamod_status status = adamod__st_open_within(path, adamod__state_header_limit(opt), &file);
     if (status) return status;

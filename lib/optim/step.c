@@ -27,8 +27,8 @@ static adamod_status adamod__schedule_options(adamod_optimizer *opt, int64_t t) 
     return ADAMOD_OK;
 }
 
-/* Whether there is more to do than waking a thread takes: some 50 us, in which one thread updates 60,000 elements
- * that it must fetch from memory. */
+/* Whether the update takes longer than waking a thread: some 50 us, in which one thread updates 60,000 elements from
+ * memory. */
 static bool adamod__worth_threads(const adamod_optimizer *opt) {
     enum { ELEMENTS = 65536 };
     int64_t total = 0;

@@ -37,7 +37,7 @@ static void run_python(const char *python, const command *c, pid_t parent, int i
         if (c->settings[i]) putenv((char *)(uintptr_t)c->settings[i]);
     }
     setenv("OPENBLAS_NUM_THREADS", count, 1); /* torch can be built with an OpenBLAS that heeds nothing else */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);         /* its work may take minutes, and is of no use then */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);         /* a request may take minutes, and its answer is not read then */
     if (getppid() != parent) _exit(127);
     const int nowhere = open("/dev/null", O_WRONLY);
     if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0)
@@ -65,7 +65,7 @@ static bool spawn(bench_python *p, const command *c) {
 
 void bench_python_stop(bench_python *p) {
     if (!p) return;
-    if (p->to) fclose(p->to); /* the end of its input is the end of it */
+    if (p->to) fclose(p->to); /* it ends at the end of its input */
     if (p->from) fclose(p->from);
     while (p->pid > 0 && waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) {}
     free(p->line);
@@ -182,7 +182,7 @@ bench_python *bench_python_start(const char *python, const char *script, int thr
         if (trials[i] && !is_set(trials[i])) p = try_setting(p, &c, i, trials[i]);
     }
     if (p) snprintf(p->passed_over, sizeof p->passed_over, "%s", passed_over);
-    if (first) { /* as if nothing had been asked since */
+    if (first) { /* the next answer read is the first again */
         free(p->line);
         p->line = first;
         p->capacity = strlen(first) + 1;

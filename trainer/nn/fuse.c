@@ -200,7 +200,8 @@ static void finish_readers(nn_plan *plan) {
     }
 }
 
-/* An op that has taken in another may leave moments that it could not before, with which another may be taken in. */
+/* Assigns pairs and absorbs makers twice: an op that has absorbed another may leave moments that it could not leave
+ * before, so that further ops can be absorbed. */
 adamod_status nn_plan_fuse(nn_plan *plan) {
     if (!plan->on_device || !plan->options.training) return ADAMOD_OK;
     int64_t *room = calloc((size_t)plan->graph->n_values + 1, sizeof *room);

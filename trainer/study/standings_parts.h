@@ -8,7 +8,8 @@
 /* Counts the runs of a group that started; finds the largest value that trains and the sensitivity of each variant. */
 void standings_look_at_values(standings *s, int group);
 
-/* Makes the name of a file: "results", or with a name given, NAME of what is "results" and NAME-tests of what is "tests". */
+/* Makes the name of a file: `what` ("results", "tests"); if options name the files, NAME for "results" and NAME-tests
+ * for "tests". */
 typedef struct standings_name {
     char text[160];
 } standings_name;

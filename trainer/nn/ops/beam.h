@@ -15,7 +15,7 @@
 #define NN_BEAM static inline
 #endif
 
-/* Inputs, and outputs, which are written where the inputs are; output 0 is of its own. */
+/* Inputs by number. Outputs are written to the inputs' memory, except output 0. */
 enum { BEAM_BEST, BEAM_SEARCH, BEAM_IDS, BEAM_POSITIONS, BEAM_PATHS };
 
 /* Counters. */
@@ -69,7 +69,7 @@ typedef struct nn_beam_step {
     bool done;
 } nn_beam_step;
 
-/* Puts a result at its place among those kept, of which the last may fall out. */
+/* Inserts a result among those kept, at place `at`; if there are too many, the last is dropped. */
 NN_BEAM void nn_beam_keep(const nn_beam_view *v, nn_beam_step *s, int at, int parent, int32_t last, double score,
                           bool complete) {
     if (at == v->beam) return;
@@ -91,7 +91,7 @@ NN_BEAM void nn_beam_keep(const nn_beam_view *v, nn_beam_step *s, int at, int pa
     s->copy[s->copies++].last = last;
 }
 
-/* Among equals the first comes first. */
+/* Keeps a hypothesis that has ended. Results with equal scores stay in the order in which they came. */
 NN_BEAM void nn_beam_finish(const nn_beam_view *v, nn_beam_step *s, int parent, double normal) {
     int at = 0;
     while (at < v->count[BEAM_KEPT] && !(normal > v->kept_score[at])) at++;
@@ -159,7 +159,7 @@ NN_BEAM void nn_beam_copy_token(const nn_beam_view *v, const nn_beam_step *s, co
     if (t < s->time) *to = v->written[paths[(int64_t)c->parent * v->max_length + t + 1] - first];
 }
 
-/* Hypotheses take over their parents' paths, of which this is place t. */
+/* Copies place t of the paths: each hypothesis takes over its parent's path. */
 NN_BEAM void nn_beam_follow(const nn_beam_view *v, const nn_beam_step *s, int32_t *paths, int t) {
     int32_t was[NN_MOST_BEAM];
     for (int b = 0; b < v->beam; b++) was[b] = paths[(int64_t)b * v->max_length + t];

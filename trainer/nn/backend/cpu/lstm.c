@@ -185,7 +185,7 @@ static void forward_task(void *context, int64_t task) {
     }
 }
 
-/* W_in as [in, 4 h], with which libraries multiply faster, in the place of panels. A task turns some rows. */
+/* Writes W_in as [in, 4 h], which libraries multiply faster, to the memory of the panels. A task transposes some rows. */
 static void turn_task(void *context, int64_t task) {
     const sequence *s = context;
     const int64_t in = s->v.in, gates = 4 * s->v.h, first = task * TURNED, n = least(TURNED, gates - first);

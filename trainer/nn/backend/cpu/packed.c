@@ -51,7 +51,7 @@ static void copy_panel(void *context, int64_t i) {
                     nn_padded(columns));
 }
 
-/* Through memory of its own, as nothing may be written behind the last column. */
+/* Goes through a local buffer, as nothing may be written behind the last column. */
 static void last_panel(const job *j, nn_tile x, nn_tile w, int64_t rows, int64_t columns, float *y) {
     _Alignas(64) float part[BLOCK * PANEL];
     for (int64_t row = 0; row < rows; row += BLOCK) {

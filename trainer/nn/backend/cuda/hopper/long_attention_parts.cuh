@@ -22,7 +22,7 @@ enum {
     STAGES = 4,              /* of a pipeline: blocks of two turns are in use, two more are on their way */
     LIST_BLOCK = 1024,       /* threads of the kernel before */
     CLEARED_ROWS = 64,       /* rows of a CTA of that kernel */
-    SHORTEST = 64,           /* mean length from which on these kernels pay */
+    SHORTEST = 64,           /* the mean length from which these kernels are faster */
     QUERIES = 64,            /* of a block, for dk and dv */
     STATS = QUERIES + 2,     /* that are loaded for it, from an even row on: TMA wants 16 bytes */
     STATS_ROOM = 80,         /* for them, in multiples of 128 bytes */

@@ -8,7 +8,7 @@
 
 enum {
     OUT = 128,           /* channels of y */
-    DEEP_FROM = 512,     /* channels of x from which on a CTA has all of y, so that x is loaded once */
+    DEEP_FROM = 512,     /* from this many channels of x, a CTA has all of y, so that x is loaded once */
     BACK_WARPGROUPS = 3, /* of a CTA of backward */
     BACK_BLOCK = BACK_WARPGROUPS * WARPGROUP
 };
