@@ -157,7 +157,7 @@ _adamod() {
         train) words='--set --out --device --init-from --init --resume --resume-from --reset --dry-run --keys --help' ;;
         compare) words='--vary --variant --tune --seeds --set --out --device --jobs --minutes --metric --split --started --drop-checkpoints --dry-run --resume --show --no-report --help' ;;
         reproduce) words="--seeds --quick --dry-run --out --data --device --set --jobs --minutes --drop-checkpoints --from --plan --help $(echo table{2..5} figure{1..9})" ;;
-        report) words='--out --record --help' ;;
+        report) words='--out --record --note --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --data --json --help' ;;
         translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;
         'data list') words="--json --help $(_adamod_sets "$program")" ;;

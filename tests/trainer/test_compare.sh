@@ -110,6 +110,10 @@ refused 2 'more than one --tune' "$ADAMOD" compare tiny.yaml --tune optimizer.lr
 for x in x 5%% -5% 0% ''; do refused 2 "--started is '$x', expected a number, or a distance" "$ADAMOD" compare tiny.yaml --started "$x"; done
 compare tiny.yaml "${tuned[@]}" --show --no-report --started 50% >said 2>err || fail "--started 50%: $(cat err)"
 grep -q 'started if it ends within 50 % of the best mean' said || fail "no word about 50 %: $(cat said)"
+compare tiny.yaml --out tuned --drop-checkpoints --variant 'Adam: optimizer=adam' --tune optimizer.lr=1e-4,1e-2 --seeds 2 \
+    --metric loss --split valid --show >said 2>err || fail "one variant: $(cat err)"
+grep -q '^validation loss: not tested: there is one variant, and its values are not rivals' said || fail "no word why there is no test: $(cat said)"
+grep -q 'validation loss: not tested by Welch’s test: there is one variant' tuned/report.html || fail 'the page does not say why there is no test'
 # A message names the flag that set a key, and what was expected.
 refused 2 "--vary 'optimizer.lr=': value 1 is empty, expected KEY=A,B,.." "$ADAMOD" compare tiny.yaml --vary optimizer.lr=
 refused 2 "--vary 'optimizer.lr=1,,2': value 2 is empty" "$ADAMOD" compare tiny.yaml --vary optimizer.lr=1,,2

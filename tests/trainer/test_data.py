@@ -801,6 +801,72 @@ def test_prepare_files(place):
         check(place.state(name) == "prepared", name, "is not whole")
 
 
+def listed(place, name):
+    """The state of a set in the table of data list, what the set's own list says of own files, and what JSON says."""
+    out = [subprocess.run([PROGRAM, "data", "list", *more], env=place.environment, stdout=subprocess.PIPE,
+                          check=True).stdout.decode() for more in ([], [name], ["--json", name])]
+    row = next(line for line in out[0].split("\n") if line.startswith(name + " "))
+    of = json.loads(out[2])[0]
+    why = out[1].split("  own files   ")[1].split("\n")[0] if "  own files   " in out[1] else None
+    check(of["state"] == "prepared" and of.get("why") == why, of, out[1])
+    return row[29:43].strip(), why, of["published"]
+
+
+def test_origin(place):
+    """The record of a prepared set, and what is said where it lacks or does not fit."""
+    record = json.loads(place.text("prepared", "cifar100", "origin.json")[0])
+    check(record["sources"] == [{"file": "cifar-100-binary.tar.gz", "proof": "own",
+                                 "sha256": hashlib.sha256(FILES["cifar100/cifar-100-binary.tar.gz"]).hexdigest()}], record)
+    check(record["files"][0]["sha256"] == hashlib.sha256(place.read("prepared", "cifar100", record["files"][0]["file"])).hexdigest(),
+          record)
+    check(listed(place, "cifar100") == (
+        "own files", "prepared from a cifar-100-binary.tar.gz that is not shown to be the published one", False), listed(place, "cifar100"))
+    other = Place().point("plain")
+    other.succeed("prepare", "cifar100")
+    text = other.read("prepared", "cifar100", "origin.json")
+    path = other.path("prepared", "cifar100", "origin.json")
+    with open(path, "wb") as file:  # as if the checksum were the published one
+        file.write(text.replace(b'"own"', b'"checksum"'))
+    check(listed(other, "cifar100") == ("prepared", None, True), listed(other, "cifar100"))
+    runs = {}
+
+    def run(name):
+        status, _, err = train(other, name, IMAGES % "cifar100")
+        check(status == 0, name, err)
+        with open(os.path.join(other.folder, name, "data.json"), encoding="utf-8") as file:
+            runs[name] = json.load(file)
+        return [runs[name].get(key) for key in ("set", "published", "why")]
+
+    check(run("published") == ["cifar100", True, None], runs)
+    pictures = other.path("prepared", "cifar100", "cifar-100-binary", "train.bin")
+    with open(pictures, "rb") as file:
+        whole = file.read()
+    with open(pictures, "wb") as file:
+        file.write(whole[:-1] + bytes([whole[-1] ^ 1]))
+    changed = "cifar-100-binary/train.bin is not as it was prepared"
+    check(listed(other, "cifar100") == ("changed", changed, False), listed(other, "cifar100"))
+    check(run("changed") == ["cifar100", False, changed], runs)
+    os.remove(path)  # as earlier versions left it, or as people put files there
+    check(listed(other, "cifar100") == ("no record", "no record of how it was prepared", False), listed(other, "cifar100"))
+    check(run("unrecorded") == ["cifar100", False, "no record of how it was prepared"], runs)
+    _, err = other.succeed("prepare", "cifar100", said=1)
+    one_line_of(err, 'cifar100: no record of how it was prepared, so tables call these "own files"', "prepare --again cifar100")
+    check(not os.path.exists(path), "a record of what nobody knows")
+    status, _, err = train(other, "path", IMAGES % "cifar100", "--set", "data.path=cache/prepared/cifar100/cifar-100-binary")
+    check(status == 0, err)
+    with open(os.path.join(other.folder, "path", "data.json"), encoding="utf-8") as file:
+        check("published" not in json.load(file), "a run with data.path says of which set it is")
+    # the report names what each run was trained on
+    status, out, err = adamod(other, "report", "published", "changed", "unrecorded")
+    check(status == 0 and "data set cifar100 not as published: " + changed in out, out, err)
+    with open(os.path.join(other.folder, "report-tables", "results.md"), encoding="utf-8") as file:
+        table = file.read()
+    check("; own files<sup>" in table and changed in table and "no record of how it was prepared" in table, table)
+    other.succeed("prepare", "--again", "cifar100")
+    check(os.path.exists(path), "no record")
+    check(other.read("prepared", "cifar100", "cifar-100-binary", "train.bin") == whole, "not prepared again")
+
+
 def test_prepare_tokens(place):
     place.succeed("prepare", "tinyshakespeare", "tinystories", "fineweb-edu")
     whole = FILES["tinyshakespeare/input.txt"]
@@ -808,7 +874,7 @@ def test_prepare_tokens(place):
     check(b"".join(parts) == whole and len(parts[0]) == len(whole) * 9 // 10, "not nine tenths:", [len(part) for part in parts])
     for part in ("train", "valid"):
         check(place.read("prepared", "tinystories", part + ".txt") == FILES["tinystories/TinyStories-%s.txt" % part], part)
-    check(sorted(os.listdir(place.path("prepared", "fineweb-edu"))) == sorted(SHARDS), "other files")
+    check(sorted(os.listdir(place.path("prepared", "fineweb-edu"))) == sorted([*SHARDS, "origin.json"]), "other files")
     for name in SHARDS:
         check(place.read("prepared", "fineweb-edu", name) == FILES["fineweb-edu/" + name], name)
         one, other = (os.stat(place.path(what, "fineweb-edu", name)) for what in ("downloads", "prepared"))
@@ -834,7 +900,7 @@ def test_prepare_iwslt(place):
     place.succeed("prepare", "iwslt14-de-en")
     folder = ("prepared", "iwslt14-de-en")
     check(sorted(os.listdir(place.path(*folder))) == sorted(
-        ["codes", *["%s.%s" % (part, l) for part in ("train", "valid", "test", "test.raw") for l in ("de", "en")]]),
+        ["codes", "origin.json", *["%s.%s" % (part, l) for part in ("train", "valid", "test", "test.raw") for l in ("de", "en")]]),
         os.listdir(place.path(*folder)))
     # as by hand: 51 pairs, one left out, of the rest each 23rd for validation
     kept = ["das ist gut wort# .", "ein hund läuft wort# .", "wir sehen das haus , ja ?", "am 26. um 11 ."]
@@ -849,9 +915,12 @@ def test_prepare_iwslt(place):
     check(names == ["ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011", "ted.tst2012"], names)
     check(place.text(*folder, "codes")[0] == "#version: 0.2", "codes")
     check(place.state("iwslt14-de-en") == "prepared", "iwslt14-de-en is", place.state("iwslt14-de-en"))
-    first = {name: place.read(*folder, name) for name in os.listdir(place.path(*folder))}
+    def content():  # the record has times
+        return {name: place.read(*folder, name) for name in os.listdir(place.path(*folder)) if name != "origin.json"}
+
+    first = content()
     place.succeed("prepare", "--again", "--threads", "1", "iwslt14-de-en")
-    check(first == {name: place.read(*folder, name) for name in os.listdir(place.path(*folder))}, "threads matter")
+    check(first == content(), "threads matter")
 
 
 def test_prepare_wmt(place):
@@ -935,9 +1004,12 @@ def test_train(place):
         check(status == 2 and message in err, change, status, err)
 
 
+IMAGES = "data: {task: images, set: %s, any_size: true, batch: 4, hold_out: 0}\nmodel: {kind: mlp}\n" \
+         "train: {steps: 2, backend: cpu, threads: 1}\n"
+
+
 def test_train_others(place):
-    images = "data: {task: images, set: %s, any_size: true, batch: 4, hold_out: 0}\nmodel: {kind: mlp}\n" \
-             "train: {steps: 2, backend: cpu, threads: 1}\n"
+    images = IMAGES
     language = "data: {task: language, set: ptb, batch: 4, length: 10}\n" \
                "model: {kind: lstm, layers: 1, embedding: 8}\ntrain: {steps: 2, backend: cpu, threads: 1}\n"
     for name, text in (("cifar10", images % "cifar10"), ("cifar100", images % "cifar100"), ("ptb", language)):
@@ -978,7 +1050,7 @@ def main():
         tests = [test_get, test_redirect_and_range, test_answers_that_are_not_the_file, test_parts_that_do_not_fit,
                  test_truncated, test_liars, test_first_download, test_packed_anew, test_limits_of_servers,
                  test_passwords, test_encrypted, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
-                 test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_prepare_tokens,
+                 test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_origin, test_prepare_tokens,
                  test_prepare_iwslt,
                  test_prepare_wmt, test_uneven, test_train, test_train_others, test_command_line, test_waiting]
         for test in tests:

@@ -14,6 +14,7 @@
 #include "data/unpack.h"
 #include "core/error.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -292,6 +293,120 @@ TEST(an_archive_that_was_packed_anew_is_known_by_names_and_sizes) {
     CHECK_HAS(notes, "kept as t.tgz.bad");
 }
 
+/* ---- the record of a prepared set ---- */
+
+/* How the set's folder is said to have come about, and why if it is not as published. */
+static void check_origin(const data_set *s, data_origin_kind kind, const char *why) {
+    data_origin o;
+    adamod__fail(ADAMOD_ERROR_IO, "an earlier failure");
+    data_set_origin(s, &o);
+    CHECK_INT(o.kind, kind);
+    CHECK_STR(o.why, why);
+    CHECK_STR(adamod__last_message(), "an earlier failure"); /* only looks */
+}
+
+static void set_time(const char *path, time_t seconds) {
+    const struct timespec times[2] = {{seconds, 5}, {seconds, 5}};
+    CHECK_INT(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+TEST(a_prepared_set_has_a_record) {
+    static const char text[] = "one\ntwo\n", other[] = "one\nsix\n";
+    char hex[DIGEST_HEX], line[256];
+    hex_of(DIGEST_SHA256, text, sizeof text - 1, hex);
+    const data_copy copies[] = {{"t", "t", 0, 0}, {0}};
+    const data_file files[] = {{"t", NOWHERE, sizeof text - 1, DIGEST_SHA256, hex, 0, NULL, NULL}, {0}};
+    const data_set s = {.name = "ptb", .files = files, .copies = copies};
+    start_cache();
+    check_origin(&s, DATA_UNRECORDED, "no record of how it was prepared");
+    put_file("downloads/ptb/t", text, sizeof text - 1);
+    if (!CHECK_INT(data_set_prepare(&s, &quiet), 0)) puts(adamod__last_message());
+    check_origin(&s, DATA_AS_PUBLISHED, "");
+    CHECK_INT(data_set_prepare(&s, &quiet), 0);
+    CHECK_STR(notes, ""); /* there is nothing to say */
+    snprintf(line, sizeof line,
+             "{\"format\":1,\"set\":\"ptb\",\"sources\":[{\"file\":\"t\",\"proof\":\"checksum\",\"sha256\":\"%s\"}]",
+             hex);
+    char *record;
+    size_t n;
+    if (!CHECK_INT(text_read("prepared/ptb/origin.json", &record, &n), 0)) return;
+    CHECK(n > strlen(line) && memcmp(record, line, strlen(line)) == 0);
+
+    set_time("prepared/ptb/t", 1000); /* a copy without times: the content counts */
+    check_origin(&s, DATA_AS_PUBLISHED, "");
+    put_file("prepared/ptb/t", other, sizeof other - 1); /* as long as before */
+    check_origin(&s, DATA_CHANGED, "t is not as it was prepared");
+    CHECK_INT(data_set_prepare(&s, &quiet), 0);
+    CHECK_HAS(notes,
+              "ptb: t is not as it was prepared, so tables call these \"own files\"; adamod data prepare --again ptb");
+    CHECK(is_prepared("prepared/ptb/t", other)); /* and nothing else */
+
+    put_file("prepared/ptb/t", text, sizeof text - 1);
+    check_origin(&s, DATA_AS_PUBLISHED, "");
+    CHECK_INT(unlink("prepared/ptb/origin.json"), 0); /* as an earlier version left it */
+    check_origin(&s, DATA_UNRECORDED, "no record of how it was prepared");
+    *notes = 0;
+    CHECK_INT(data_set_prepare(&s, &quiet), 0);
+    CHECK_HAS(notes, "ptb: no record of how it was prepared, so tables call these \"own files\"");
+    const data_options again = {.note = take_note, .again = true};
+    CHECK_INT(data_set_prepare(&s, &again), 0);
+    check_origin(&s, DATA_AS_PUBLISHED, "");
+
+    for (size_t cut = 0; cut < n - 1; cut += 7) {
+        put_file("prepared/ptb/origin.json", record, cut);
+        check_origin(&s, DATA_UNRECORDED, "its origin.json cannot be read");
+    }
+    put_file("prepared/ptb/origin.json", "{}", 2);
+    check_origin(&s, DATA_CHANGED, "t is not as it was prepared");
+    free(record);
+}
+
+TEST(own_downloads_are_recorded_as_such) {
+    static const char text[] = "one\ntwo\n";
+    static const char *const members[] = {"a/t", NULL};
+    unsigned char bytes[2048];
+    char hex[DIGEST_HEX], of_text[DIGEST_HEX];
+    hex_of(DIGEST_SHA256, "as published", 12, hex);
+    hex_of(DIGEST_SHA256, text, sizeof text - 1, of_text);
+    const data_copy copies[] = {{"t", "t", 0, 0}, {0}};
+    const data_file files[] = {{"t", NOWHERE, 12, DIGEST_SHA256, hex, 0, NULL, NULL}, {0}};
+    const data_file unpublished[] = {{"t", NOWHERE, 12, DIGEST_SHA256, NULL, 0, NULL, NULL}, {0}};
+    const data_file archive[] = {{"t.tgz", NOWHERE, 12, DIGEST_SHA256, hex, 1 << 20, members, NULL}, {0}};
+    data_source own = {.set = "ptb", .file = "t", .url = NOWHERE, .has_checksum = true, .kind = DIGEST_SHA256};
+    const data_options told = {.note = take_note, .sources = &(data_sources){&own, 1}};
+    data_set s = {.name = "ptb", .files = files, .copies = copies};
+    /* the user's own checksum, then that nothing is known */
+    for (int i = 0; i < 2; i++) {
+        snprintf(own.checksum, sizeof own.checksum, "%s", i ? "" : of_text);
+        start_cache();
+        put_file("downloads/ptb/t", text, sizeof text - 1);
+        if (!CHECK_INT(data_set_prepare(&s, &told), 0)) puts(adamod__last_message());
+        check_origin(&s, DATA_OF_OWN_FILES, "prepared from a t that is not shown to be the published one");
+    }
+    /* the published checksum, given by the user */
+    const data_file same[] = {{"t", NOWHERE, sizeof text - 1, DIGEST_SHA256, of_text, 0, NULL, NULL}, {0}};
+    snprintf(own.checksum, sizeof own.checksum, "%s", of_text);
+    s.files = same;
+    start_cache();
+    put_file("downloads/ptb/t", text, sizeof text - 1);
+    CHECK_INT(data_set_prepare(&s, &told), 0);
+    check_origin(&s, DATA_AS_PUBLISHED, "");
+    /* none is published */
+    s.files = unpublished;
+    start_cache();
+    put_file("downloads/ptb/t", text, sizeof text - 1);
+    CHECK_INT(data_set_prepare(&s, &quiet), 0);
+    check_origin(&s, DATA_AS_PUBLISHED, "");
+    /* an archive of which only names and sizes fit */
+    if (archive_missing()) return;
+    s.files = archive;
+    s.copies = NULL;
+    start_cache();
+    put_file("downloads/ptb/t.tgz", bytes, make_tar(bytes, "a/t", "12345"));
+    if (!CHECK_INT(data_set_prepare(&s, &quiet), 0)) puts(adamod__last_message());
+    check_origin(&s, DATA_OF_OWN_FILES, "prepared from a t.tgz that is not shown to be the published one");
+}
+
 TEST(names_that_lead_out_are_found) {
     CHECK(archive_name_fault("a") == NULL && archive_name_fault("./a/b..c/...") == NULL);
     const char *const bad[] = {"", "/a", "..", "a/../b", "../a", "a/..", "a\nb", "a\\b"};
@@ -316,5 +431,6 @@ TEST(folders_are_removed_without_following_links) {
 
 RUN_TESTS(ENTRY(the_table_is_whole), ENTRY(the_cache_is_where_xdg_says), ENTRY(addresses_are_read),
           ENTRY(addresses_are_shown_without_secrets), ENTRY(a_text_that_was_packed_anew_is_known_by_its_content),
-          ENTRY(an_archive_that_was_packed_anew_is_known_by_names_and_sizes), ENTRY(names_that_lead_out_are_found),
+          ENTRY(an_archive_that_was_packed_anew_is_known_by_names_and_sizes), ENTRY(a_prepared_set_has_a_record),
+          ENTRY(own_downloads_are_recorded_as_such), ENTRY(names_that_lead_out_are_found),
           ENTRY(folders_are_removed_without_following_links))

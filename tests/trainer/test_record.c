@@ -22,7 +22,7 @@ static const char *const files[] = {"recipe.yaml", "machine.json",  "machine.2.j
 enum { FILES = sizeof files / sizeof *files };
 
 static void check_record(const char *from, const char *to) {
-    if (!CHECK_INT(record_run(from, to, KNOWN), 0)) printf("  %s\n", adamod__last_message());
+    if (!CHECK_INT(record_run(from, to, NULL, KNOWN), 0)) printf("  %s\n", adamod__last_message());
 }
 
 /* Training as long as CIFAR-100's: 300 epochs of 391 updates, with noise that has many digits. */
@@ -175,8 +175,83 @@ TEST(an_older_run_is_recorded) {
     report_run_free(&r);
 }
 
+static void check_note(const char *from, const char *name, const char *note, const char *is) {
+    const char *to = below("records/%s", name);
+    report_run r;
+    if (!CHECK_INT(record_run(from, to, note, KNOWN), 0)) printf("  %s\n", adamod__last_message());
+    if (!CHECK_INT(report_run_read(&r, to, KNOWN), 0)) return;
+    CHECK_STR(r.note, is);
+    CHECK_STR(r.own, "data set cifar100 not as published: its folder was made by hand");
+    report_run_free(&r);
+}
+
+/* A recorded run keeps its note, or gets another; and whether its data are the published ones. */
+TEST(a_note_travels_with_a_run) {
+    const char *from = make_run((made){"noted", "AdaMod", "finished", 1, 300, 4, 1, 1, 0.5, 20});
+    put(from, "data.json",
+        "{\"train_samples\":9,\"set\":\"cifar100\",\"published\":false,\"why\":\"its folder was made by hand\",\"parts\":[]}\n");
+    check_note(from, "noted-0", NULL, "");
+    CHECK_INT(size_of(below("records/noted-0/note.txt")), -1);
+    check_note(from, "noted-1", "half of the data", "half of the data");
+    put(from, "note.txt", "a third of the data"); /* as an editor may leave it, without a line feed */
+    check_note(from, "noted-2", NULL, "a third of the data");
+    check_note(from, "noted-3", "half of the data", "half of the data");
+    check_file(below("records/noted-2/note.txt"), "a third of the data\n");
+    check_note(below("records/noted-3"), "noted-4", NULL, "half of the data");
+}
+
+static void check_published(const char *from, const char *data, const char *own) {
+    report_run r;
+    put(from, "data.json", data);
+    if (!CHECK_INT(report_run_read(&r, from, KNOWN), 0)) return;
+    CHECK_STR(r.own, own);
+    report_run_free(&r);
+}
+
+/* Of older runs it is not known. */
+TEST(only_data_known_not_to_be_published_are_called_own) {
+    const char *from = make_run((made){"owned", "AdaMod", "finished", 1, 300, 4, 1, 1, 0.5, 20});
+    check_published(from, "{\"train_samples\":9,\"parts\":[]}", "");
+    check_published(from, "{\"set\":\"ptb\",\"published\":true,\"parts\":[]}", "");
+    check_published(from, "{\"set\":\"ptb\",\"published\":false,\"parts\":[]}", "data set ptb not as published");
+    put(from, "data.json", "{\"published\":3}");
+    report_run r;
+    CHECK(report_run_read(&r, from, KNOWN) != 0);
+    CHECK_HAS(adamod__last_message(), "owned/data.json:1: expected true or false");
+}
+
+TEST(a_wrong_note_is_refused) {
+    static const char *const faults[][2] = {{"", "it is empty"},
+                                            {"\n", "it is empty"},
+                                            {"  \n", "it is empty"},
+                                            {"one\ntwo\n", "it has more than one line"},
+                                            {"one\n\n", "it has more than one line"},
+                                            {"one\ttwo\n", "it has a control character"},
+                                            {"\xff\n", "it is not UTF-8"}};
+    const char *from = make_run((made){"misnoted", "AdaMod", "finished", 1, 300, 4, 1, 1, 0.5, 20});
+    char text[400], wanted[100];
+    report_run r;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        put(from, "note.txt", faults[i][0]);
+        CHECK(report_run_read(&r, from, KNOWN) != 0);
+        snprintf(wanted, sizeof wanted, "misnoted/note.txt: %s", faults[i][1]);
+        CHECK_HAS(adamod__last_message(), wanted);
+    }
+    memset(text, 'x', sizeof text);
+    text[301] = '\0';
+    put(from, "note.txt", text);
+    CHECK(report_run_read(&r, from, KNOWN) != 0);
+    CHECK_HAS(adamod__last_message(), "misnoted/note.txt: it is longer than 300 bytes");
+    text[300] = '\0';
+    put(from, "note.txt", text);
+    if (CHECK_INT(report_run_read(&r, from, KNOWN), 0)) {
+        CHECK_STR(r.note, text);
+        report_run_free(&r);
+    }
+}
+
 static void check_refused(const char *from, const char *to, const char *why) {
-    CHECK(record_run(from, to, KNOWN) != 0);
+    CHECK(record_run(from, to, NULL, KNOWN) != 0);
     CHECK_HAS(adamod__last_message(), why);
 }
 
@@ -255,5 +330,7 @@ TEST(the_runs_of_the_repository_can_be_read) {
 
 RUN_TESTS(ENTRY(a_recorded_run_is_read_as_the_run_is), ENTRY(a_recorded_run_is_small_and_names_no_place),
           ENTRY(recording_a_record_changes_nothing), ENTRY(many_evaluations_keep_the_best_and_the_last),
-          ENTRY(an_older_run_is_recorded), ENTRY(what_cannot_be_recorded_is_refused), ENTRY(a_failure_leaves_nothing),
-          ENTRY(leftovers_are_removed), ENTRY(the_runs_of_the_repository_can_be_read))
+          ENTRY(an_older_run_is_recorded), ENTRY(a_note_travels_with_a_run),
+          ENTRY(only_data_known_not_to_be_published_are_called_own), ENTRY(a_wrong_note_is_refused),
+          ENTRY(what_cannot_be_recorded_is_refused), ENTRY(a_failure_leaves_nothing), ENTRY(leftovers_are_removed),
+          ENTRY(the_runs_of_the_repository_can_be_read))

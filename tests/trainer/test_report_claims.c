@@ -305,10 +305,11 @@ TEST(tables_are_files_too) {
     CHECK_HAS(text, "This table as <a href=\"files-tables/results.csv\">CSV</a>, <a href=\"files-tables/results.md\">");
     free(text);
     text = contents(below("files-tables/results.csv"));
-    CHECK_HAS(text,
-              "variant,metric,split,unit,runs,median,mean,std,min,max,diverged\r\n"
-              "net (lr=1),loss,train,,3,1,1,0.01,0.99,1.01,0\r\nnet (lr=1),loss,validation,,3,1,1,0.01,0.99,1.01,0\r\n"
-              "net (lr=1),updates,,,3,40,40,0,40,40,0\r\nnet (lr=1),time,,s,3,40,40,0,40,40,0\r\n");
+    CHECK_HAS(
+        text,
+        "variant,metric,split,unit,runs,median,mean,std,min,max,diverged,notes\r\n"
+        "net (lr=1),loss,train,,3,1,1,0.01,0.99,1.01,0,\r\nnet (lr=1),loss,validation,,3,1,1,0.01,0.99,1.01,0,\r\n"
+        "net (lr=1),updates,,,3,40,40,0,40,40,0,\r\nnet (lr=1),time,,s,3,40,40,0,40,40,0,\r\n");
     free(text);
     text = contents(below("files-tables/results.md"));
     CHECK_HAS(text, "| net (lr=1) | 3 | **1.000 (1.000 ± 0.010)** | ");

@@ -143,6 +143,19 @@ has seeds/tables/table1.csv 'numbers,Adam,exact,1,1,0,'
 reproduce --from runs/plan --out seeds >out 2>err || fail "--from has status $?: $(cat err)"
 has seeds/tables/table1.csv 'numbers,Adam,exact,2,2,0,'
 
+# An interrupted run of a seed that is not asked for does not count either; of one that is, the cell says so.
+rm -r seeds
+cp -r runs/plan seeds
+sed -i 's/"status":"finished"/"status":"interrupted"/' seeds/numbers/adam-seed-2/result.json
+reproduce --from seeds --seeds 1 --out page-seeds >out 2>err || fail "--seeds 1 beside an interrupted run: $(cat err)"
+grep -Fq '| Adam | 0.0<sup>1</sup> |' page-seeds/tables/table1.md || fail "an interrupted run counts: $(cat page-seeds/tables/table1.md)"
+has page-seeds/tables/table1.csv 'numbers,Adam,exact,1,1,0,'
+! grep -q 'not over' page-seeds/tables/table1.md || fail "it is shown: $(cat page-seeds/tables/table1.md)"
+! grep -q 'begun' page-seeds/index.html || fail 'it is counted as begun'
+reproduce --from seeds --seeds 2 --out page-seeds >out 2>err || fail "--seeds 2 beside an interrupted run: $(cat err)"
+has page-seeds/tables/table1.md '| Adam | 0.0; 1 of 2 seeds<sup>1</sup> |' '1 of its runs is not over.'
+has page-seeds/tables/table1.csv 'numbers,Adam,exact,2,1,0,'
+
 # ---- two machines: each makes seeds of its own, and their directories are put together ----
 reproduce --seeds 1 --out one numbers >out 2>err || fail "the first machine has status $?: $(cat err)"
 reproduce --seeds 2-2 --out two --drop-checkpoints numbers >out 2>err || fail "the second machine has status $?: $(cat err)"
@@ -205,6 +218,43 @@ reproduce --from recorded --out page >out 2>err || fail "--from has status $?: $
 has page/tables/table1.md '| AdaMod | 0.0; 1 of 2 seeds; other data' ', data of another content than those of Adam'
 [ ! -e recorded/index.html ] || fail '--from writes into the recorded runs'
 
+
+# ---- own files in the cache, and notes: in cells, footnotes, captions ----
+cp -r runs/plan noted
+for seed in 1 2; do
+    sed -i 's/"parts":/"set":"ptb","published":false,"why":"no record","parts":/' noted/numbers/adam-seed-$seed/data.json
+done
+echo 'Half & half | a_b' >noted/numbers/adamod-seed-1/note.txt
+cp noted/numbers/adamod-seed-1/note.txt noted/sweep/beta3-0.9-seed-1
+echo 'of both' | tee noted/numbers/bad-seed-1/note.txt >noted/numbers/bad-seed-2/note.txt
+reproduce --from noted --out page-noted >out 2>err || fail "--from noted runs has status $?: $(cat err)"
+grep -Eq '^\| Adam \| [^|]*; own files<sup>1</sup> \|' page-noted/tables/table1.md || fail "own files: $(cat page-noted/tables/table1.md)"
+has page-noted/tables/table1.md 'These runs differ from the plan: data set ptb not as published: no record.' \
+    '</sup> 1 of 2 runs: Half &amp; half \| a_b' '</sup> of both'
+has page-noted/tables/table1.csv ',notes' ',1 of 2 runs: Half & half | a_b' ',data set ptb not as published: no record,' ',of both'
+has page-noted/tables/table1.tex '1 of 2 runs: Half \& half \textbar{} a\_b'
+has page-noted/index.html '</sup> 1 of 2 runs: Half &amp; half | a_b</p>' \
+    'Note on Number words (Bad): of both. Note on Number words (AdaMod): 1 of 2 runs: Half &amp; half | a_b.' \
+    'Number words (Adam): own files (data set ptb not as published: no record)' \
+    'Note on Number words with other beta3 (beta3 0.9): Half &amp; half | a_b.'
+! grep -q 'own files' runs/plan/tables/table1.md || fail 'runs of which nothing is known are said to be on own files'
+"$ADAMOD" report noted/numbers -o noted.html >out 2>err || fail "a report of noted runs: $(cat err)"
+has out 'AdaMod: 1 of 2 runs: Half & half | a_b' 'Adam: data set ptb not as published: no record' 'Bad: of both'
+has noted-tables/results.md '| Adam; own files<sup>1</sup> | 2 |' '| AdaMod<sup>2</sup> | 2 |' '<sup>2</sup> 1 of 2 runs: Half &amp; half'
+has noted.html '<sup>1</sup><small>own files</small></th>' '<p class="legend"><sup>2</sup> 1 of 2 runs: Half &amp; half | a_b</p>' \
+    ' Note on AdaMod: 1 of 2 runs: Half &amp; half | a_b.'
+"$ADAMOD" report noted/numbers/adamod-seed-2 --record kept --note 'Of another kind' >out 2>err || fail "--note: $(cat err)"
+has kept/adamod-seed-2/note.txt 'Of another kind'
+long=$(printf 'x%.0s' $(seq 301))
+refused 2 "--note is empty, expected a line of text" "$ADAMOD" report noted/numbers --record kept-wrong --note ''
+refused 2 "--note is empty, expected a line of text" "$ADAMOD" report noted/numbers --record kept-wrong --note '  '
+refused 2 "--note has more than one line, expected one" "$ADAMOD" report noted/numbers --record kept-wrong --note $'a\nb'
+refused 2 "--note is longer than 300 bytes" "$ADAMOD" report noted/numbers --record kept-wrong --note "$long"
+refused 2 "--note is written with --record DIR" "$ADAMOD" report noted/numbers --note text
+[ ! -e kept-wrong ] || fail 'a refused note records runs'
+printf 'one\ntwo\n' >noted/numbers/adam-seed-1/note.txt
+refused 1 'noted/numbers/adam-seed-1/note.txt: it has more than one line, expected one' \
+    "$ADAMOD" reproduce --plan plan.yaml --from noted --out page-noted
 
 # ---- fewer samples than the whole data have ----
 rm -rf recorded/numbers/adamod-seed-2

@@ -531,6 +531,7 @@ TEST(a_run_without_a_checkpoint_is_begun_again) {
     OWNED_RECIPE r = plain();
     char path[300];
     make_unbegun(below("unbegun"));
+    add_to(below("unbegun/note.txt"), "people's own");
     CHECK(run_is_unbegun(below("unbegun"), &r));
     run *again = open_run(below("unbegun"), false);
     if (!again) return;
@@ -541,6 +542,7 @@ TEST(a_run_without_a_checkpoint_is_begun_again) {
     }
     check_contents(below("unbegun/metrics.jsonl"), "");
     check_events(below("unbegun"), "brain.Event:2\n");
+    check_contents(below("unbegun/note.txt"), "people's own");
     run_discard(again); /* which does not take what was there before */
     CHECK(size_of(below("unbegun/recipe.yaml")) > 0);
     CHECK(run_is_unbegun(below("unbegun"), &r));

@@ -6,7 +6,7 @@
 #include "check.h"
 #include "run_folders.h"
 #include "small_recipe.h"
-#include "study/standings.h"
+#include "study/standings_parts.h"
 #include "tasks/tasks.h"
 #include "core/error.h"
 
@@ -249,6 +249,69 @@ TEST(tests_best_values_against_each_other) {
     free(text_of_tests);
 }
 
+/* Makes standings of some runs, and checks why their variants are not tested; NULL: they are. */
+static void check_untested(const char *name, const end *ends, int n, const char *why) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const standings_options o = {.metric = "loss", .tuned = "optimizer.lr", .started = NAN};
+    add_all(&p, name, ends, n);
+    if (!CHECK_INT(standings_make(&s, &p, &o, KNOWN), 0)) return;
+    const char *is = standings_untested(&s, 0);
+    if (why) CHECK_STR(is ? is : "", why);
+    else CHECK(!is);
+}
+
+TEST(says_why_variants_are_not_tested) {
+    const end one[] = {{"a", "1", 1, "finished", 2, 0, 0, 1}, {"a", "1", 2, "finished", 3, 0, 0, 1}};
+    const end few[] = {{"a", "1", 1, "finished", 2, 0, 0, 1}, {"b", "1", 1, "finished", 3, 0, 0, 1}};
+    const end level[] = {{"a", "1", 1, "finished", 2, 0, 0, 1},
+                         {"a", "1", 2, "finished", 3, 0, 0, 1},
+                         {"b", "1", 1, "finished", 2, 0, 0, 1},
+                         {"b", "1", 2, "finished", 3, 0, 0, 1}};
+    const end same[] = {{"a", "1", 1, "finished", 2, 0, 0, 1},
+                        {"a", "1", 2, "finished", 2, 0, 0, 1},
+                        {"b", "1", 1, "finished", 3, 0, 0, 1},
+                        {"b", "1", 2, "finished", 3, 0, 0, 1}};
+    const end tested[] = {{"a", "1", 1, "finished", 2, 0, 0, 1},
+                          {"a", "1", 2, "finished", 2.5, 0, 0, 1},
+                          {"b", "1", 1, "finished", 3, 0, 0, 1},
+                          {"b", "1", 2, "finished", 3, 0, 0, 1}};
+    check_untested("one", one, 2,
+                   "there is one variant, and its values are not rivals: validation has chosen among them");
+    check_untested("few", few, 2, "Welch's test needs two variants with two seeds or more that finished");
+    check_untested("level", level, 4, "several variants have the best median");
+    check_untested("same", same, 4, "the seeds of the best variant, or of all others, tell no spread");
+    check_untested("tested", tested, 4, NULL);
+}
+
+TEST(notes_are_footnotes) {
+    OWNED_LIST p = {0};
+    OWNED_STANDINGS s = {0};
+    const standings_options o = {.metric = "loss", .tuned = "optimizer.lr", .started = NAN};
+    const end ends[] = {{"a", "1", 1, "finished", 2, 0, 0, 1},
+                        {"a", "1", 2, "finished", 2.2, 0, 0, 1},
+                        {"a", "2", 1, "finished", 5, 0, 0, 1},
+                        {"b", "1", 1, "finished", 9, 0, 0, 1}};
+    ADD(&p, "noted", ends);
+    put(p.at[0].directory, "note.txt", "half of the data\n");
+    put(p.at[1].directory, "note.txt", "half of the data\n");
+    put(p.at[2].directory, "note.txt", "a third\n");
+    put(p.at[3].directory, "data.json", "{\"set\":\"ptb\",\"published\":false,\"why\":\"no record\"}");
+    if (!CHECK_INT(standings_make(&s, &p, &o, KNOWN), 0)) return;
+    CHECK_INT(standings_save(&s, below("noted-tables")), 0);
+    check_file(below("noted-tables/results.md"), "2.100 (2.100 ± 0.141)<sup>");
+    check_file(below("noted-tables/results.md"), "</sup> half of the data\n");
+    check_file(below("noted-tables/results.md"), "| 9.000; own files<sup>");
+    check_file(below("noted-tables/results.md"), "</sup> data set ptb not as published: no record\n");
+    check_file(below("noted-tables/results.csv"), ",half of the data\r\n");
+    check_file(below("noted-tables/results.json"), "\"notes\": [\"half of the data\"]");
+    check_file(below("noted-tables/values.md"), "</sup> a third\n");
+    check_file(below("noted-tables/values.tex"), "$^{");
+    char *table = contents(below("noted-tables/results.md"));
+    CHECK(!strstr(table, "a third")); /* of a value that is not the best */
+    free(table);
+}
+
 TEST(refuses_an_unknown_metric) {
     OWNED_LIST p = {0};
     OWNED_STANDINGS s = {0};
@@ -265,4 +328,4 @@ RUN_TESTS(ENTRY(chooses_by_validation), ENTRY(all_seeds_must_finish),
           ENTRY(measures_sensitivity), ENTRY(values_that_are_no_numbers_have_no_sensitivity),
           ENTRY(started_by_the_distance_from_the_best), ENTRY(takes_the_first_of_equal_values),
           ENTRY(says_that_the_best_is_at_an_end), ENTRY(tests_best_values_against_each_other),
-          ENTRY(refuses_an_unknown_metric))
+          ENTRY(says_why_variants_are_not_tested), ENTRY(notes_are_footnotes), ENTRY(refuses_an_unknown_metric))

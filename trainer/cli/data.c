@@ -29,6 +29,18 @@ static const char *state_of(const data_set *s) {
     return here == files ? "fetched" : here ? "partly fetched" : "not here";
 }
 
+/* The same for people, who should see where a prepared set did not come from the published files. */
+static const char *shown_state(const data_set *s) {
+    static const char *const words[] = {[DATA_AS_PUBLISHED] = "prepared",
+                                        [DATA_UNRECORDED] = "no record",
+                                        [DATA_CHANGED] = "changed",
+                                        [DATA_OF_OWN_FILES] = "own files"};
+    data_origin origin;
+    if (data_set_state(s) != DATA_PREPARED) return state_of(s);
+    data_set_origin(s, &origin);
+    return words[origin.kind];
+}
+
 /* "1656.4 MB", with a + if some file's size is not known. */
 static const char *size_of(const data_set *s, char out[32]) {
     double bytes = 0;
@@ -44,8 +56,11 @@ static const char *size_of(const data_set *s, char out[32]) {
 
 static void print_set(const data_set *s) {
     char folder[DATA_SET_PATH], size[32];
+    data_origin origin = {0};
+    if (data_set_state(s) == DATA_PREPARED) data_set_origin(s, &origin);
     printf("%s: %s\n  data.task   %s\n  home        %s\n  licence     %s\n  size        %s\n  state       %s\n",
            s->name, s->about, s->task, s->home, s->licence, size_of(s, size), state_of(s));
+    if (*origin.why) text_line(stdout, "  own files   %s", origin.why);
     if (!data_set_folder(s, "prepared", folder, sizeof folder)) text_line(stdout, "  prepared in %s", folder);
     for (const data_file *f = s->files; f->name; f++) {
         printf("  %s%s\n    %s\n", f->name, there(s, "downloads", f->name) ? ", here" : "", f->url);
@@ -60,8 +75,14 @@ static void print_json(const data_set *s) {
     const char *const texts[][2] = {{"name", s->name}, {"about", s->about},     {"task", s->task},
                                     {"home", s->home}, {"licence", s->licence}, {"state", state_of(s)}};
     json j = {.spaced = true};
+    data_origin origin;
     json_open(&j, '{');
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) json_pair(&j, texts[i][0], texts[i][1]);
+    if (data_set_state(s) == DATA_PREPARED) {
+        data_set_origin(s, &origin);
+        json_pair_boolean(&j, "published", origin.kind == DATA_AS_PUBLISHED);
+        if (*origin.why) json_pair(&j, "why", origin.why);
+    }
     printf("  ");
     (void)cli_print_json("data list", &j, ", \"files\": [");
     for (const data_file *f = s->files; f->name; f++) {
@@ -84,7 +105,7 @@ static void print_json(const data_set *s) {
 static void print_table(void) {
     for (int i = 0; i < data_sets_n; i++) {
         char size[32];
-        printf("%-15s %11s  %-14s  %s\n", data_sets[i].name, size_of(&data_sets[i], size), state_of(&data_sets[i]),
+        printf("%-15s %11s  %-14s  %s\n", data_sets[i].name, size_of(&data_sets[i], size), shown_state(&data_sets[i]),
                data_sets[i].about);
     }
 }
@@ -257,8 +278,10 @@ static int print_folder(const data_set *s, const char *what) {
 }
 
 static int get(const data_set *s, const data_options *o) {
-    bool unsure;
-    return data_set_get(s, o, &unsure) ? -1 : print_folder(s, "downloads");
+    data_downloads got;
+    const int status = data_set_get(s, o, &got);
+    data_downloads_free(&got);
+    return status ? -1 : print_folder(s, "downloads");
 }
 
 static int prepare(const data_set *s, const data_options *o) {

@@ -15,7 +15,7 @@
 #define COMMAND "report"
 
 typedef struct arguments {
-    const char *out, *record;
+    const char *out, *record, *note;
     char **run;
     int n;
 } arguments;
@@ -42,13 +42,17 @@ static const cli_flag flags[] = {CLI_FLAG(TEXT, "out", "FILE", "the page (report
                                  CLI_FLAG(TEXT, "record", "DIR",
                                           "no page: copies of the runs in DIR, some 50 KB each, for a repository",
                                           .member = offsetof(arguments, record)),
+                                 CLI_FLAG(TEXT, "note", "TEXT",
+                                          "with --record: a line on the runs' data or circumstances, which tables and "
+                                          "captions then have (note.txt)",
+                                          .member = offsetof(arguments, note)),
                                  CLI_HELP_FLAG,
                                  {0}};
 
 static const cli_syntax syntax = {
     .command = COMMAND,
     .help =
-        "usage: adamod report RUN... [-o FILE | --record DIR]\n\n"
+        "usage: adamod report RUN... [-o FILE | --record DIR [--note TEXT]]\n\n"
         "Prints a table of results and writes a self-contained page of tables and figures. Beside the page, each figure\n"
         "is also written as SVG and PDF, and each table as CSV, Markdown and LaTeX. A RUN is a run directory, or a directory of runs\n"
         "as 'adamod compare' makes it. Runs that differ only in their seed are one variant; its numbers are medians.\n"
@@ -60,6 +64,11 @@ static const cli_syntax syntax = {
 static int check(const arguments *a) {
     struct stat st;
     if (a->record && !*a->record) return cli_usage(COMMAND, "--record is '', expected the name of a directory");
+    const char *fault = a->note ? report_note_fault(a->note, strlen(a->note)) : NULL;
+    if (fault) return cli_usage(COMMAND, "--note %s", fault);
+    if (a->note && !a->record)
+        return cli_usage(COMMAND,
+                         "--note is written with --record DIR; a run that is here takes it as DIRECTORY/note.txt");
     if (!*a->out || (stat(a->out, &st) == 0 && !S_ISREG(st.st_mode))) /* a new file would replace a device */
         return cli_usage(COMMAND, "--out is '%.200s', expected the name of a file", a->out);
     return a->n ? 0 : cli_usage(COMMAND, "needs a run directory, or a directory of them");
@@ -89,7 +98,7 @@ static int record_runs(const arguments *a) {
         int status = from && asprintf(&to, "%s%s", a->record, strrchr(from, '/')) > 0
                          ? 0
                          : cli_fail(COMMAND, "%s: %s", a->run[i], strerror(errno));
-        if (!status && record_run(from, to, metrics, known)) status = cli_failed(COMMAND);
+        if (!status && record_run(from, to, a->note, metrics, known)) status = cli_failed(COMMAND);
         if (!status) text_line(stdout, "recorded %s", to);
         free(from);
         free(to);

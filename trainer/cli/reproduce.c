@@ -182,11 +182,16 @@ static const char *task_value(const recipe *r, const char *path, char out[32]) {
     return NULL;
 }
 
-/* The set that the recipe reads from the cache, which does not have it; NULL: none. */
-static const data_set *missing_set(const recipe *r) {
+/* The set of the cache that the recipe reads; NULL: none. */
+static const data_set *set_of(const recipe *r) {
     char buffers[2][32];
     const char *set = task_value(r, "data.set", buffers[0]), *path = task_value(r, "data.path", buffers[1]);
-    const data_set *found = set && !(path && *path) ? data_set_find(set) : NULL;
+    return set && !(path && *path) ? data_set_find(set) : NULL;
+}
+
+/* The same if the cache does not have it. */
+static const data_set *missing_set(const recipe *r) {
+    const data_set *found = set_of(r);
     return found && data_set_state(found) != DATA_PREPARED ? found : NULL;
 }
 
@@ -215,6 +220,29 @@ static int drop_missing(reproduction *x) {
 static void print_missing(const reproduction *x) {
     for (int i = 0; i < x->s.n_experiments; i++) {
         if (x->missing[i]) printf("%s: data are missing; get them by '%s'\n", x->s.experiment[i].name, x->missing[i]);
+    }
+}
+
+static bool is_read(const reproduction *x, const data_set *set) {
+    for (int i = 0; i < x->runs.n; i++) {
+        if (x->runs.at[i].state != RUN_IS_OVER && set_of(&x->runs.at[i].r) == set) return true;
+    }
+    return false;
+}
+
+/* Says before hours are spent what tables will say of runs to be made. */
+static void print_own(const reproduction *x) {
+    for (int i = 0; i < data_sets_n; i++) {
+        data_origin origin;
+        if (!is_read(x, &data_sets[i])) continue;
+        data_set_origin(&data_sets[i], &origin);
+        if (origin.kind == DATA_OF_OWN_FILES)
+            text_line(stdout, "%s: %s: tables will say \"own files\"", data_sets[i].name, origin.why);
+        else if (origin.kind != DATA_AS_PUBLISHED)
+            text_line(
+                stdout,
+                "%s: %s: tables will say \"own files\"; 'adamod data prepare --again %s' prepares the published ones",
+                data_sets[i].name, origin.why, data_sets[i].name);
     }
 }
 
@@ -259,6 +287,7 @@ static int make(reproduction *x, int *failed) {
     const int status = drop_missing(x);
     if (status) return status;
     print_missing(x);
+    print_own(x);
     fflush(stdout);
     if (x->a->dry_run || !to_do(x)) return 0;
     return make_runs(&x->runs, &how, failed);

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "report/ranking.h"
+#include "report/remarks.h"
 #include "report/report.h"
 #include "report/result_sheets.h"
 #include "report_assets.h"
@@ -350,7 +351,21 @@ static int winner_of(const report *r, int column) {
     return ranking_is_won(&k) ? k.best : -1;
 }
 
-static void write_table(FILE *out, const report *r, const report_table *t) {
+/* A variant's name with the numbers of its footnotes, which have those of their first use. */
+static void write_name(FILE *out, const report *r, const report_remarks *m, int variant) {
+    fputs("<th scope=\"row\">", out);
+    html_variant(out, r, variant);
+    const char *before = "<sup>";
+    for (int i = 0; variant < m->n && i < m->of[variant].n; i++) {
+        fprintf(out, "%s%d", before, remarks_number(m->of, variant, i));
+        before = ",";
+    }
+    if (*before == ',') fputs("</sup>", out);
+    if (variant < m->n && m->of[variant].own) fputs("<small>" REMARKS_OWN "</small>", out);
+    fputs("</th>", out);
+}
+
+static void write_table(FILE *out, const report *r, const report_table *t, const report_remarks *m) {
     int won[REPORT_COLUMNS + 2];
     for (int k = 0; k < t->columns; k++) won[k] = winner_of(r, t->of[k]);
     fputs("<div class=\"scroll\"><table class=\"results\" aria-label=\"Results\">\n<thead><tr>", out);
@@ -358,11 +373,12 @@ static void write_table(FILE *out, const report *r, const report_table *t) {
     fputs("</tr></thead>\n<tbody>\n", out);
     for (int i = 0; i < r->n_variants; i++) {
         fputs("<tr>", out);
-        html_variant_head(out, r, i, "row");
+        write_name(out, r, m, i);
         for (int k = 1; k < t->columns; k++) write_cell(out, report_table_cell(t, i + 1, k), won[k] == i);
         fputs("</tr>\n", out);
     }
     fputs("</tbody>\n</table></div>\n", out);
+    remarks_footnotes(out, m->of, m->name, m->n);
     write_legend(out, r);
 }
 
@@ -379,10 +395,10 @@ static void write_tests(FILE *out, const report *r, page_tables *to) {
     fputs("</details>\n", out);
 }
 
-static void write_results(FILE *out, const report *r, const report_table *t, page_tables *to) {
+static void write_results(FILE *out, const report *r, const report_table *t, const report_remarks *m, page_tables *to) {
     fputs("<section aria-label=\"Results\">\n", out);
-    write_table(out, r, t);
-    page_keep(out, to, r, "results", results_sheet(r, t), results_records(r));
+    write_table(out, r, t, m);
+    page_keep(out, to, r, "results", results_sheet(r, t, m), results_records(r, m));
     write_tests(out, r, to);
     fputs("</section>\n", out);
 }
@@ -421,7 +437,8 @@ static void write_key(FILE *out, const report *r, report_group group) {
     fputs("</ul>\n", out);
 }
 
-static void write_figure(FILE *out, const report *r, const report_figures *f, report_group group, int *number) {
+static void write_figure(FILE *out, const report *r, const report_figures *f, const report_remarks *m,
+                         report_group group, int *number) {
     bool any = false;
     for (int i = 0; i < f->n; i++) any |= f->drawing[i].group == group && f->drawing[i].svg;
     if (!any) return;
@@ -433,14 +450,16 @@ static void write_figure(FILE *out, const report *r, const report_figures *f, re
     }
     fprintf(out, "</div>\n<figcaption>Figure %d. ", ++*number);
     page_caption(out, r, f, group);
+    remarks_write(out, "", m->of, m->name, m->n);
+    if (m->n) fputc(' ', out);
     write_links(out, f, group);
     fputs("</figcaption>\n</figure>\n", out);
 }
 
-static void write_figures(FILE *out, const report *r, const report_figures *f, int *number) {
+static void write_figures(FILE *out, const report *r, const report_figures *f, const report_remarks *m, int *number) {
     const int before = *number;
     page_section(out, r, "figures", "Figures");
-    for (int g = 0; g < REPORT_GROUPS; g++) write_figure(out, r, f, (report_group)g, number);
+    for (int g = 0; g < REPORT_GROUPS; g++) write_figure(out, r, f, m, (report_group)g, number);
     if (*f->why || *number == before)
         html(out, "<p class=\"note\">%s</p>\n", *f->why ? f->why : "There is nothing to draw yet.");
     fputs("</section>\n", out);
@@ -473,10 +492,13 @@ static void write_report(FILE *out, const report *r, const report_figures *f, co
         write_task(out, r);
         fputs("</h2>\n", out);
     }
+    report_remarks m;
+    to->failed |= report_remarks_make(&m, r);
     write_subtitle(out, r);
     page_summary(out, r);
-    write_results(out, r, t, to);
-    write_figures(out, r, f, number);
+    write_results(out, r, t, &m, to);
+    write_figures(out, r, f, &m, number);
+    report_remarks_free(&m);
     page_classes(out, r, to);
     page_samples(out, r);
     page_settings(out, r, to);

@@ -33,9 +33,10 @@ int report_run_read(report_run *out, const char *directory, const metric *known,
     for (size_t n = strlen(out->directory); n > 1 && out->directory[n - 1] == '/';) out->directory[--n] = '\0';
     if (run_format_check(out->directory) || reader_recipe(out) || reader_machines(out) ||
         reader_task(out, known, n_known) || reader_value(out, "data.json", READER_BYTES, reader_data) < 0 ||
-        reader_vocabulary(out, "source.vocab", "source") || reader_vocabulary(out, "target.vocab", "target") ||
-        reader_vocabulary(out, "words.vocab", "target") || reader_lines(out, "metrics.jsonl", reader_metrics) ||
-        reader_lines(out, "histograms.jsonl", reader_histogram) || reader_lines(out, "samples.jsonl", reader_sample) ||
+        reader_note(out) || reader_vocabulary(out, "source.vocab", "source") ||
+        reader_vocabulary(out, "target.vocab", "target") || reader_vocabulary(out, "words.vocab", "target") ||
+        reader_lines(out, "metrics.jsonl", reader_metrics) || reader_lines(out, "histograms.jsonl", reader_histogram) ||
+        reader_lines(out, "samples.jsonl", reader_sample) ||
         reader_value(out, "classes.json", MOST_CLASSES, reader_classes) < 0 ||
         reader_value(out, "result.json", READER_BYTES, reader_result) < 0) {
         report_run_free(out);

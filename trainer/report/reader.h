@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 enum { REPORT_METRICS = 16, REPORT_KEYS = 16 }; /* most of a run */
+enum { REPORT_NOTE = 301 };                     /* bytes of note.txt, with a final 0 */
 
 /* Measurements of an update, or means of several that were thinned to one; NAN: not measured. */
 typedef struct report_point {
@@ -101,6 +102,10 @@ typedef struct report_run {
      * target"). */
     report_pairs data;
     bool has_data; /* there is a data.json, so "test" is really test data */
+    /* If data.json says that the data set in the cache was not the published one: "data set cifar100 not as published: no
+     * record of how it was prepared". "": it was, or that is not known. */
+    char own[200];
+    char note[REPORT_NOTE]; /* note.txt; "": there is none */
 
     report_series train, valid, test; /* valid, test: during training */
     report_histogram *histogram;
@@ -122,6 +127,9 @@ typedef struct report_run {
 /* A run that could not be read needs no report_run_free. known: metrics for runs without task.json; only headlines count. */
 int report_run_read(report_run *out, const char *directory, const metric *known, int n_known);
 void report_run_free(report_run *r);
+
+/* What is wrong with n bytes as a run's note: "is empty, expected a line of text". NULL: nothing. */
+const char *report_note_fault(const char *text, size_t n);
 
 /* NULL: no such key. */
 const char *report_pairs_find(const report_pairs *pairs, const char *key);

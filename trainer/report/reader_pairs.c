@@ -82,8 +82,14 @@ static const char *pull_part(report_run *r, json_input *in) {
     return what ? what : reader_add_pair(&r->data, path + strlen("text "), fingerprint);
 }
 
+static void describe_own(report_run *r, const char *set, const char *why) {
+    snprintf(r->own, sizeof r->own, "data set%s%s not as published%s%s", *set ? " " : "", set, *why ? ": " : "", why);
+}
+
 const char *reader_data(report_run *r, json_input *in) {
     const char *what = NULL;
+    char set[32] = "", why[128] = "";
+    bool own = false;
     for (bool more = json_input_enter(in, '{'); more && !what; more = json_input_next(in, '}')) {
         char key[32];
         json_input_key(in, key, sizeof key);
@@ -94,9 +100,13 @@ const char *reader_data(report_run *r, json_input *in) {
             char number[32];
             snprintf(number, sizeof number, "%.0f", json_input_number(in));
             what = reader_add_pair(&r->data, key, number);
-        } else json_input_skip(in);
+        } else if (strcmp(key, "published") == 0) own = !json_input_flag(in) && !in->expected;
+        else if (strcmp(key, "set") == 0) json_input_text(in, set, sizeof set);
+        else if (strcmp(key, "why") == 0) json_input_text(in, why, sizeof why);
+        else json_input_skip(in);
     }
     if (!what) json_input_end(in);
+    if (own) describe_own(r, set, why);
     r->has_data = true;
     return what;
 }

@@ -54,6 +54,9 @@ int reader_machines(report_run *r);
 /* Adds a checksum of a vocabulary. A model of one language has only a target. */
 int reader_vocabulary(report_run *r, const char *name, const char *side);
 
+/* reader_note.c */
+int reader_note(report_run *r);
+
 /* reader_recipe.c, reader_task.c */
 int reader_recipe(report_run *r);
 /* Reads task.json; without it, takes the known metrics. */

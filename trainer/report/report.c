@@ -4,6 +4,7 @@
 #include "support/text.h"
 #include "report/page.h"
 #include "report/ranking.h"
+#include "report/remarks.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -51,6 +52,14 @@ static void print_signatures(const report *r) {
     }
 }
 
+static int print_remarks(const report *r) {
+    report_remarks m;
+    if (report_remarks_make(&m, r)) return -1;
+    remarks_print(stdout, m.of, m.name, m.n);
+    report_remarks_free(&m);
+    return 0;
+}
+
 /* Prints the table, under the name of its task if there are several. */
 static int print_table(const report *r) {
     report_table table = {0};
@@ -58,10 +67,10 @@ static int print_table(const report *r) {
     if (r->number) printf("\n");
     if (r->of > 1) text_line(stdout, "Task: %s", *r->run[0].task ? r->run[0].task : "not known");
     report_table_print(&table, stdout, report_width(), isatty(STDOUT_FILENO) != 0);
+    report_table_free(&table);
     print_signatures(r);
     ranking_print(r, stdout);
-    report_table_free(&table);
-    return 0;
+    return print_remarks(r);
 }
 
 int report_print_table(const char *const *runs, int n, const metric *known, int n_known) {

@@ -12,7 +12,7 @@ static void put_number(sheet *s, int row, int column, double x) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-sheet *results_sheet(const report *r, const report_table *t) {
+sheet *results_sheet(const report *r, const report_table *t, const report_remarks *m) {
     sheet *s = sheet_create(
         t->rows, t->columns,
         r->n > r->n_variants ? "Results: median (mean ± standard deviation) over the runs of a variant. Bold: better "
@@ -22,6 +22,10 @@ sheet *results_sheet(const report *r, const report_table *t) {
         const ranking rank = ranking_of(r, t->of[k]);
         for (int i = 0; i < t->rows; i++) sheet_put(s, i, k, "%s", report_table_cell(t, i, k));
         if (ranking_is_won(&rank)) sheet_bold(s, rank.best + 1, k);
+    }
+    for (int i = 0; s && i < m->n; i++) {
+        if (m->of[i].own) sheet_put_remark(s, i + 1, 0, report_table_cell(t, i + 1, 0), REMARKS_OWN);
+        remarks_note(&m->of[i], s, i + 1, 0);
     }
     return s;
 }
@@ -39,7 +43,7 @@ static void put_metric(sheet *s, int row, int first, const report *r, int column
     sheet_put(s, row, first + 2, "%s%s", rate ? m->name : m->unit, rate ? "/s" : "");
 }
 
-static void put_record(sheet *s, int row, const report *r, int variant, int column) {
+static void put_record(sheet *s, int row, const report *r, int variant, int column, const report_remarks *m) {
     const report_variant *v = &r->variant[variant];
     const report_spread *of = &v->of[column];
     const double numbers[] = {of->median, of->mean, of->std, of->min, of->max};
@@ -48,11 +52,12 @@ static void put_record(sheet *s, int row, const report *r, int variant, int colu
     sheet_put(s, row, 4, "%d", of->n);
     for (int k = 0; k < 5; k++) put_number(s, row, 5 + k, numbers[k]);
     sheet_put(s, row, 10, "%d", v->fates[REPORT_DIVERGED]);
+    if (variant < m->n) remarks_put(&m->of[variant], s, row, 11);
 }
 
-sheet *results_records(const report *r) {
-    static const char *const heads[] = {"variant", "metric", "split", "unit", "runs",    "median",
-                                        "mean",    "std",    "min",   "max",  "diverged"};
+sheet *results_records(const report *r, const report_remarks *m) {
+    static const char *const heads[] = {"variant", "metric", "split", "unit", "runs",     "median",
+                                        "mean",    "std",    "min",   "max",  "diverged", "notes"};
     enum { HEADS = sizeof heads / sizeof *heads };
     int n = 0, row = 1;
     for (int i = 0; i < r->n_variants; i++) {
@@ -61,7 +66,7 @@ sheet *results_records(const report *r) {
     sheet *s = sheet_under(heads, HEADS, n, NULL);
     for (int i = 0; s && i < r->n_variants; i++) {
         for (int c = 0; c < REPORT_COLUMNS; c++) {
-            if (r->variant[i].of[c].n) put_record(s, row++, r, i, c);
+            if (r->variant[i].of[c].n) put_record(s, row++, r, i, c, m);
         }
     }
     return s;

@@ -2,13 +2,14 @@
  * one test, a row. */
 #pragma once
 
+#include "report/remarks.h"
 #include "report/sheet.h"
 #include "report/variants.h"
 
-/* The page's table of results, cell by cell. NULL: no memory, as for all of these. */
-sheet *results_sheet(const report *r, const report_table *t);
-/* variant, metric, split, unit, runs, median, mean, std, min, max, diverged. */
-sheet *results_records(const report *r);
+/* The page's table of results, cell by cell; remarks are footnotes of the names. NULL: no memory, as for all of these. */
+sheet *results_sheet(const report *r, const report_table *t, const report_remarks *m);
+/* variant, metric, split, unit, runs, median, mean, std, min, max, diverged, notes. */
+sheet *results_records(const report *r, const report_remarks *m);
 
 /* Welch's tests between the best variant of each ranked column and every other. */
 int tests_count(const report *r);

@@ -358,7 +358,7 @@ static void latex_row(const sheet *s, FILE *out, int row) {
         const bool bold = cell_at(s, row, column)->bold;
         const char *remark = remark_at(s, row, column);
         fputs(column ? " & " : "    ", out);
-        if (remark) fputs("\\shortstack[r]{", out);
+        if (remark) fputs(column ? "\\shortstack[r]{" : "\\shortstack[l]{", out);
         if (bold) fputs("\\textbf{", out);
         if (row == 0 && column > 0) latex_head(out, text_at(s, row, column));
         else latex_text(out, own_text_at(s, row, column));

@@ -179,6 +179,21 @@ static void add_vocabularies(const record *r, json *j, bool recorded) {
     }
 }
 
+/* Copies which data set of the cache it was, and whether that was the published one. */
+static void copy_origin(json_input in, json *j) {
+    static const char *const keys[] = {"set", "published", "why"};
+    char key[64];
+    for (bool more = json_input_enter(&in, '{'); more; more = json_input_next(&in, '}')) {
+        bool wanted = false;
+        json_input_key(&in, key, sizeof key);
+        for (int i = 0; i < 3; i++) wanted |= strcmp(key, keys[i]) == 0;
+        if (wanted) {
+            json_key(j, key);
+            record_value(&in, j, 0);
+        } else json_input_skip(&in);
+    }
+}
+
 static int record_data(const record *r) {
     char *text = NULL, key[64];
     size_t n = 0;
@@ -189,6 +204,7 @@ static int record_data(const record *r) {
     json_open(&j, '{');
     const char *samples = report_pairs_find(&r->run.data, REPORT_TRAIN_SAMPLES);
     if (samples) json_pair_number(&j, REPORT_TRAIN_SAMPLES, strtod(samples, NULL));
+    copy_origin(json_input_of(text, n), &j);
     json_key(&j, "parts");
     json_open(&j, '[');
     for (bool more = json_input_enter(&in, '{'); more; more = json_input_next(&in, '}')) {
@@ -205,6 +221,15 @@ static int record_data(const record *r) {
     json_end_line(&j);
     free(text);
     return record_write_json(r, "data.json", &j);
+}
+
+/* The run's own note was checked when it was read. */
+static int record_note(const record *r) {
+    char line[REPORT_NOTE + 1];
+    const char *note = r->note ? r->note : r->run.note;
+    if (!*note) return 0;
+    snprintf(line, sizeof line, "%.*s\n", REPORT_NOTE - 1, note);
+    return write_file(r, "note.txt", line, strlen(line));
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
@@ -230,14 +255,14 @@ static int write_all(record *r) {
     const int error = directory_make(r->to, NULL);
     if (error) return adamod__fail(ADAMOD_ERROR_IO, "%s: cannot make this directory: %s", r->to, strerror(error));
     if (record_recipe(r) || record_machines(r) || copy_file(r, "task.json") || record_data(r) || record_metrics(r) ||
-        record_histograms(r))
+        record_histograms(r) || record_note(r))
         return -1;
     return copy_file(r, "result.json");
 }
 
-int record_run(const char *from, const char *to, const metric *known, int n_known) {
+int record_run(const char *from, const char *to, const char *note, const metric *known, int n_known) {
     file_path temporary;
-    record r = {.to = temporary.text};
+    record r = {.to = temporary.text, .note = note};
     if (access(to, F_OK) == 0) return adamod__refuse("%s: is there already, and is not replaced", to);
     if (report_run_read(&r.run, from, known, n_known)) return -1;
     snprintf(temporary.text, sizeof temporary.text, "%s.tmp", to);

@@ -8,7 +8,8 @@
 /* A run on its way to a directory. */
 typedef struct record {
     report_run run;
-    const char *to; /* a temporary directory */
+    const char *to;   /* a temporary directory */
+    const char *note; /* NULL: the run's own */
 } record;
 
 /* Reads a file of the run: 1, with its text to be freed; 0: there is none; -1. */

@@ -64,6 +64,7 @@ void standings_free(standings *s) {
             free(s->at[i].value[k].shown);
             free(s->at[i].value[k].chosen);
             free(s->at[i].value[k].loss);
+            remarks_free(&s->at[i].value[k].remarks);
         }
         free(s->at[i].value);
     }
@@ -148,10 +149,10 @@ static int add_run(standings *s, const run_entry *e, const metric *known, int n_
     v->n++;
     if (e->state != RUN_IS_OVER) return 0;
     if (report_run_read(&r, e->directory, known, n_known)) return -1;
-    const int failed = *m->name ? 0 : choose_metric(m, &s->o, &r);
+    const int failed = (*m->name ? 0 : choose_metric(m, &s->o, &r)) || remarks_add_run(&v->remarks, &r);
     if (!failed) add_result(m, standing_of(s, e), v, &r);
     report_run_free(&r);
-    return failed;
+    return failed ? -1 : 0;
 }
 
 /* ---- the best ---- */

@@ -10,6 +10,7 @@
  * least. */
 #pragma once
 
+#include "report/remarks.h"
 #include "report/variants.h"
 #include "study/run_list.h"
 
@@ -42,6 +43,7 @@ typedef struct standing_value {
     double *shown, *chosen;         /* of the finished runs, sorted */
     report_spread spread, choosing; /* of these */
     double *loss;                   /* of the finished runs */
+    remarks remarks;                /* of the runs that are over */
 } standing_value;
 
 /* A variant of a group. */

@@ -39,10 +39,10 @@ static int write_table(FILE *out, const standings *s, const standings_files *to,
     return status;
 }
 
-static void write_figures(FILE *out, const standings_files *to, const report_figures *f) {
+static int write_figures(FILE *out, const standings *s, const standings_files *to, const report_figures *f) {
     if (*f->why) {
         html(out, "<p>%s</p>\n", f->why);
-        return;
+        return 0;
     }
     fputs("<figure>\n<div class=\"panels\">\n", out);
     for (int i = 0; i < f->n; i++) {
@@ -57,7 +57,10 @@ static void write_figures(FILE *out, const standings_files *to, const report_fig
         if (f->drawing[i].pdf)
             html(out, "%s<a href=\"%s/%s.pdf\">%s.pdf</a>", i ? ", " : "", to->figures_link, name, name);
     }
-    fputs(".</figcaption>\n</figure>\n", out);
+    fputs(".", out);
+    const int status = standings_write_remarks(s, out);
+    fputs("</figcaption>\n</figure>\n", out);
+    return status;
 }
 
 static void write_pages(FILE *out, const standings *s, const char *const *pages) {
@@ -83,9 +86,9 @@ static int write_figures_and_values(FILE *out, const standings *s, const standin
     int status = draw(s, to->figures, &f);
     if (!status) {
         html(out, "<h3>Results against %s</h3>\n", s->o.tuned);
-        write_figures(out, to, &f);
+        status = write_figures(out, s, to, &f);
         fputs("<h3>Every value</h3>\n", out);
-        status = write_table(out, s, to, "values", standings_values_sheet(s));
+        if (!status) status = write_table(out, s, to, "values", standings_values_sheet(s));
     }
     report_figures_free(&f);
     return status;
@@ -97,6 +100,7 @@ static int write_results(FILE *out, const standings *s, const standings_files *t
         fputs("<h3>Is it chance?</h3>\n", out);
         status = write_table(out, s, to, "tests", standings_tests_sheet(s));
     }
+    standings_write_untested(s, out);
     return !status && s->o.tuned ? write_figures_and_values(out, s, to) : status;
 }
 

@@ -91,6 +91,16 @@ static void largest_text(const standing *at, char out[CELL]) {
     else snprintf(out, CELL, "%s%.80s", end_of_list(at, at->largest) > 0 ? "≥ " : "", at->value[at->largest].value);
 }
 
+/* Puts a number of runs, with what is to be said of their data. */
+static void put_number(sheet *to, int row, int column, const char *text, const standing_value *v) {
+    if (v && v->remarks.own) sheet_put_remark(to, row, column, text, REMARKS_OWN);
+    else sheet_put(to, row, column, "%s", text);
+    if (v) remarks_note(&v->remarks, to, row, column);
+}
+
+/* The best value of a variant; NULL: none. */
+static const standing_value *best_of(const standing *at) { return at->best < 0 ? NULL : &at->value[at->best]; }
+
 static void cell_text(const standings *s, int group, int variant, part p, char out[CELL]) {
     const standing *at = standings_at(s, group, variant);
     if (p == STARTED) started_text(s, at, out);
@@ -180,7 +190,7 @@ sheet *standings_results_sheet(const standings *s) {
             for (int v = 0; v < s->n_variants; v++) {
                 const standing *at = standings_at(s, g, v);
                 cell_text(s, g, v, (part)p, text);
-                sheet_put(to, v + 1, column, "%s", text);
+                put_number(to, v + 1, column, text, p == NUMBER ? best_of(at) : NULL);
                 if (p == NUMBER && at->best >= 0) note_lacking(to, v + 1, column, &at->value[at->best]);
                 if (p == NUMBER && standings_wins(s, g, v)) sheet_bold(to, v + 1, column);
                 if (p == TUNED && at->best >= 0) note_choice(to, v + 1, column, at);
@@ -214,7 +224,7 @@ static void put_value(const standings *s, sheet *to, int row, int variant, const
         const standing_value *v = find_value(s, g, variant, value);
         if (!v) continue;
         value_text(s, g, v, text);
-        sheet_put(to, row, 2 + g, "%s", text);
+        put_number(to, row, 2 + g, text, v);
         note_lacking(to, row, 2 + g, v);
         if (!isnan(s->o.started) && v->started < v->n && v->started > 0)
             sheet_note(to, row, 2 + g, "%d of %d started", v->started, v->n);
@@ -259,6 +269,34 @@ static void fill(const standings *s, report_table *t) {
     }
 }
 
+/* Calls show with the remarks on the best values of all groups, and whose they are. */
+static int with_remarks(const standings *s, void (*show)(FILE *out, const remarks *of, const char *const *name, int n),
+                        FILE *out) {
+    const int n = s->n_groups * s->n_variants;
+    remarks *of = calloc((size_t)n + 1, sizeof *of);
+    char(*text)[CELL] = calloc((size_t)n + 1, sizeof *text);
+    const char **name = calloc((size_t)n + 1, sizeof *name);
+    const bool whole = of && text && name;
+    for (int i = 0; whole && i < n; i++) {
+        const char *group = s->group[i / s->n_variants];
+        const standing_value *best = best_of(&s->at[i]);
+        if (best) of[i] = best->remarks; /* borrowed */
+        snprintf(text[i], CELL, "%.40s%s%.50s", group, *group ? ": " : "", s->variant[i % s->n_variants]);
+        name[i] = text[i];
+    }
+    if (whole) show(out, of, name, n);
+    free(of);
+    free(text);
+    free(name);
+    return whole ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+}
+
+static void write_caption(FILE *page, const remarks *of, const char *const *name, int n) {
+    remarks_write(page, "", of, name, n);
+}
+
+int standings_write_remarks(const standings *s, FILE *page) { return with_remarks(s, write_caption, page); }
+
 int standings_print(const standings *s) {
     report_table t = {.rows = s->n_variants + 1, .columns = 1 + s->n_groups * parts(s)};
     char legend[1600];
@@ -272,12 +310,12 @@ int standings_print(const standings *s) {
     standings_print_tests(s, stdout);
     text_line(stdout, "%s", legend);
     report_table_free(&t);
-    return 0;
+    return with_remarks(s, remarks_print, stdout);
 }
 
 /* ---- files ---- */
 
-enum { RECORD = 14 };
+enum { RECORD = 15 };
 
 static void put_record(const standings *s, sheet *to, int row, int group, int variant, const standing_value *v) {
     const standing *at = standings_at(s, group, variant);
@@ -295,6 +333,7 @@ static void put_record(const standings *s, sheet *to, int row, int group, int va
     sheet_put(to, row, 8, "%d", v->diverged);
     for (int i = 0; i < 5; i++)
         sheet_put(to, row, 9 + i, "%s", isnan(numbers[i]) ? "" : json_shortest(numbers[i], text));
+    remarks_put(&v->remarks, to, row, 14);
 }
 
 /* A number of a variant over all its values. */
@@ -326,8 +365,8 @@ static int put_wholes(const standings *s, sheet *to, int row, int group, int var
 }
 
 static sheet *records(const standings *s) {
-    static const char *const heads[RECORD] = {"recipe", "variant",  "value",  "best", "metric", "split", "unit",
-                                              "runs",   "diverged", "median", "mean", "std",    "min",   "max"};
+    static const char *const heads[RECORD] = {"recipe",   "variant", "value", "best", "metric", "split", "unit", "runs",
+                                              "diverged", "median",  "mean",  "std",  "min",    "max",   "notes"};
     int n = 1;
     for (int i = 0; i < s->n_groups * s->n_variants; i++)
         n += s->at[i].n + put_wholes(s, NULL, 0, i / s->n_variants, i % s->n_variants);
@@ -344,6 +383,16 @@ static sheet *records(const standings *s) {
     return to;
 }
 
+static void add_remarks(json *j, const remarks *m) {
+    json_pair_open(j, "notes", '[');
+    for (int i = 0; i < m->n; i++) {
+        char words[REMARK];
+        remarks_words(m, i, words, sizeof words);
+        json_string(j, words);
+    }
+    json_close(j, ']');
+}
+
 static void add_value(json *j, const standings *s, const standing_value *v) {
     json_open(j, '{');
     if (v->value) json_pair(j, "value", v->value);
@@ -358,6 +407,7 @@ static void add_value(json *j, const standings *s, const standing_value *v) {
     json_open(j, '[');
     for (int i = 0; i < v->finished; i++) json_number(j, v->shown[i]);
     json_close(j, ']');
+    if (v->remarks.n) add_remarks(j, &v->remarks);
     json_close(j, '}');
 }
 

@@ -1,6 +1,7 @@
 /* standings_tests.c - Welch's tests between variants at their best values. */
 #include "study/standings_parts.h"
 
+#include "report/page.h"
 #include "report/ranking.h"
 #include "report/welch.h"
 #include "support/text.h"
@@ -32,6 +33,25 @@ static int leader_of(const standings *s, int group) {
 static double p_of(const standings *s, int group, int a, int b) {
     const report_spread *x = best_spread(s, group, a), *y = best_spread(s, group, b);
     return x && y ? welch_p(x, y) : NAN;
+}
+
+const char *standings_untested(const standings *s, int group) {
+    const int leader = leader_of(s, group);
+    int n = 0, repeated = 0;
+    for (int v = 0; v < s->n_variants; v++) {
+        const report_spread *x = best_spread(s, group, v);
+        if (leader >= 0 && v != leader && !isnan(p_of(s, group, leader, v))) return NULL;
+        n += x && x->n > 0;
+        repeated += x && x->n > 1;
+    }
+    if (n < 2 && s->o.tuned && s->n_variants < 2)
+        return "there is one variant, and its values are not rivals: validation has chosen among them";
+    if (n < 2) return "fewer than two variants have a result";
+    if (repeated < 2) return "Welch's test needs two variants with two seeds or more that finished";
+    if (!s->comparable[group]) return "the runs did not measure the same thing";
+    if (s->metric[group].better == METRIC_NEITHER) return "neither more nor less of it is better";
+    return leader < 0 ? "several variants have the best median"
+                      : "the seeds of the best variant, or of all others, tell no spread";
 }
 
 /* One of the tests: of the group's leader against another variant. */
@@ -148,9 +168,13 @@ static void print_group(const standings *s, int group, FILE *out) {
         n += at.group == group;
         beaten += at.group == group && is_beaten(s, &at);
     }
-    if (!n) return;
     standings_metric_text(&s->metric[group], what, sizeof what);
-    fprintf(out, "%s%s%s: best is ", s->group[group], *s->group[group] ? ": " : "", what);
+    fprintf(out, "%s%s%s: ", s->group[group], *s->group[group] ? ": " : "", what);
+    if (!n) {
+        fprintf(out, "not tested: %s\n", standings_untested(s, group));
+        return;
+    }
+    fputs("best is ", out);
     text_print(out, s->variant[leader_of(s, group)]);
     if (n <= EACH) {
         print_others(s, group, true, out);
@@ -164,4 +188,15 @@ static void print_group(const standings *s, int group, FILE *out) {
 void standings_print_tests(const standings *s, FILE *out) {
     for (int g = 0; g < s->n_groups; g++) print_group(s, g, out);
     if (standings_count_tests(s)) fputs("By Welch's test over seeds. ", out);
+}
+
+void standings_write_untested(const standings *s, FILE *page) {
+    for (int g = 0; g < s->n_groups; g++) {
+        const char *why = standings_untested(s, g);
+        char what[128];
+        standings_metric_text(&s->metric[g], what, sizeof what);
+        if (why)
+            html(page, "<p class=\"legend\">%s%s%s: not tested by Welch’s test: %s.</p>\n", s->group[g],
+                 *s->group[g] ? ": " : "", what, why);
+    }
 }

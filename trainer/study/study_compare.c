@@ -78,7 +78,7 @@ void study_note_data(study_cell *cell, const char *method) {
 static void note(study_cell *cell, const char *key, const char *is, const char *planned) {
     if (strcmp(key, "train.epochs") == 0) note_length(cell, "epochs", is, planned);
     if (strcmp(key, "train.steps") == 0) note_length(cell, "updates", is, planned);
-    if (strcmp(key, "data.path") == 0 && !*cell->data) snprintf(cell->data, sizeof cell->data, "own files");
+    if (strcmp(key, "data.path") == 0 && !*cell->data) snprintf(cell->data, sizeof cell->data, REMARKS_OWN);
     else if (strncmp(key, "data.", 5) == 0) snprintf(cell->data, sizeof cell->data, "other data");
     note_key(cell, key, is);
 }
@@ -149,7 +149,15 @@ static void note_no_recipe(study_cell *cell) {
     add_note(cell, "recipe.yaml cannot be read");
 }
 
+/* Notes that the data set in the cache was not the published one; other data say more. */
+static void note_own(study_cell *cell, const report_run *run) {
+    if (!*run->own) return;
+    if (!*cell->data) snprintf(cell->data, sizeof cell->data, REMARKS_OWN);
+    add_note(cell, run->own);
+}
+
 int study_compare(study_cell *cell, const report_run *run, const recipe *planned) {
+    if (remarks_add_note(&cell->notes, run)) return -1;
     if (!run->recipe.n) return note_no_recipe(cell), 0;
     char *text = NULL;
     size_t n = 0;
@@ -163,6 +171,7 @@ int study_compare(study_cell *cell, const report_run *run, const recipe *planned
         walk(cell, run, &t, "");
         compare_units(cell, run, planned);
         compare_options(cell, run, planned);
+        note_own(cell, run);
     }
     tree_free(&t);
     free(text);

@@ -203,7 +203,28 @@ static void write_remarks(const canvas *c, FILE *page) {
     if (any) fputs(".", page);
 }
 
-static void write_figure(const canvas *c, const drawing_result *drawn, const char *link, FILE *page) {
+/* " Note on ResNet-34 on CIFAR-10 (Adam, AdaMod): TEXT." */
+static int write_notes(const canvas *c, FILE *page) {
+    for (int e = 0; e < c->r->s->n_experiments; e++) {
+        const study_experiment *of = &c->r->s->experiment[e];
+        remarks *notes = calloc((size_t)of->n_methods, sizeof *notes);
+        const char **name = calloc((size_t)of->n_methods, sizeof *name);
+        int n = 0;
+        for (int i = 0; notes && name && i < of->n_methods; i++) {
+            if (!shows(c, e, i)) continue;
+            notes[n] = study_cell_of(c->r, e, i)->notes; /* borrowed */
+            name[n++] = of->method[i].name;
+        }
+        const bool whole = notes && name;
+        if (whole) remarks_write(page, of->title, notes, name, n);
+        free(notes);
+        free(name);
+        if (!whole) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    }
+    return 0;
+}
+
+static int write_figure(const canvas *c, const drawing_result *drawn, const char *link, FILE *page) {
     const study_figure *f = c->f;
     html(page, "<section id=\"%s\">\n<h2>", f->name);
     study_write_name(page, f->name);
@@ -215,11 +236,13 @@ static void write_figure(const canvas *c, const drawing_result *drawn, const cha
     if (c->validation)
         fputs(" Curves of the validation data: these runs measured the test data only at the end.", page);
     write_remarks(c, page);
+    const int status = write_notes(c, page);
     write_lacking(c, page);
     if (drawn->svg) html(page, " <a href=\"%s/%s.svg\">SVG</a>", link, f->name);
     if (drawn->pdf) html(page, " <a href=\"%s/%s.pdf\">PDF</a>", link, f->name);
     if (drawn->svg) html(page, " <a href=\"%s/%s.gp\">gnuplot</a>", link, f->name);
     fputs("</figcaption>\n</figure>\n</section>\n", page);
+    return status;
 }
 
 int study_write_figure(const study_results *r, const study_figure *f, const char *directory, const char *link,
@@ -229,7 +252,7 @@ int study_write_figure(const study_results *r, const study_figure *f, const char
     int status = open_canvas(&c);
     const drawing d = {.name = f->name, .label = f->title, .panel = c.panel, .n_panels = f->n_panels};
     if (!status) status = drawing_make(&d, directory, &drawn);
-    if (!status) write_figure(&c, &drawn, link, page);
+    if (!status) status = write_figure(&c, &drawn, link, page);
     drawing_free(&drawn);
     close_canvas(&c);
     return status;

@@ -1,6 +1,7 @@
 /* study_parts.h - between the files of study.h. */
 #pragma once
 
+#include "report/remarks.h"
 #include "report/variants.h"
 #include "study/study.h"
 
@@ -44,6 +45,7 @@ typedef struct study_cell {
     char data[64];                 /* not of the data planned: "own files", "other data", "5 of 9 samples"; or "" */
     char keys[400];                /* all keys that are not as planned: "data.path=cifar, train.epochs=30" */
     bool validation;               /* measured on validation data, as there are no test data */
+    remarks notes;                 /* what people noted of the runs */
 } study_cell;
 
 typedef struct study_results {

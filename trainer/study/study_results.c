@@ -203,6 +203,7 @@ static void free_cell(study_cell *cell) {
     for (int i = 0; i < cell->n; i++) report_run_free(&cell->run[i]);
     free(cell->run);
     free(cell->at);
+    remarks_free(&cell->notes);
 }
 
 void study_results_free(study_results *r) {

@@ -75,6 +75,7 @@ static void put_result(sheet *to, const place *p, const study_cell *c) {
     else if (empty || !*m.text) sheet_put(to, p->row + 1, column, "%s", number);
     else sheet_put_remark(to, p->row + 1, column, number, m.text);
     if (*c->keys) sheet_note(to, p->row + 1, column, "These runs differ from the plan: %s.", c->keys);
+    remarks_note(&c->notes, to, p->row + 1, column);
     if (c->going)
         sheet_note(to, p->row + 1, column, "%d of its runs %s not over.", c->going, c->going > 1 ? "are" : "is");
     if (c->more)
@@ -208,6 +209,7 @@ static void put_record(sheet *s, int row, const place *p) {
     for (int i = 0; i < 8; i++) put_number(s, row, 6 + i, numbers[i]);
     sheet_put(s, row, 14, "%s", paper->text ? paper->text : "");
     sheet_put(s, row, 15, "%s", c->keys);
+    remarks_put(&c->notes, s, row, 16);
 }
 
 /* One row a cell, for programs. */
@@ -215,7 +217,8 @@ static sheet *make_records(const study_results *r, const study_table *t) {
     static const char *const heads[] = {"experiment", "method",    "metric",     "seeds",
                                         "finished",   "diverged",  "median",     "mean",
                                         "std",        "min",       "max",        "paper median",
-                                        "paper mean", "paper std", "paper says", "keys that differ from the plan"};
+                                        "paper mean", "paper std", "paper says", "keys that differ from the plan",
+                                        "notes"};
     enum { HEADS = sizeof heads / sizeof *heads };
     int n = 0, row = 1;
     for (int i = 0; i < t->rows.n * t->columns.n; i++)

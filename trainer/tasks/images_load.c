@@ -248,6 +248,7 @@ static int find_files(experiment *e) {
     images *s = images_of(e);
     const data_set *set = set_of(r);
     snprintf(s->path, sizeof s->path, "%s", r->data.path);
+    e->set = set;
     return set ? data_set_path(set, s->path, sizeof s->path) : 0;
 }
 

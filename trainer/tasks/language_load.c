@@ -68,6 +68,7 @@ static int find_files(experiment *e) {
     language *s = language_of(e);
     const data_set *set = set_of(r);
     snprintf(s->folder, sizeof s->folder, "%s", r->data.path);
+    e->set = set;
     return set ? data_set_path(set, s->folder, sizeof s->folder) : 0;
 }
 

@@ -20,6 +20,7 @@ static int find_files(experiment *e) {
                                           {r->data.test_source, r->data.test_target}};
     const data_set *set = translation_set(r);
     char folder[RECIPE_PATH];
+    e->set = set;
     if (set && data_set_path(set, folder, sizeof folder)) return -1;
     for (int i = 0; i < SPLITS; i++) {
         for (int side = 0; side < 2; side++) {

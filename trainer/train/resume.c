@@ -289,7 +289,7 @@ int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta
     adamod_free(s.full);
     if (failed) return -1;
     e->updates_before = at->step - adamod_steps(e->optimizer) - adamod_skipped(e->optimizer);
-    if (run_add_data(r, e->task->count(e, SPLIT_TRAIN), s.n_parts, s.part)) return -1;
+    if (run_add_data(r, e->task->count(e, SPLIT_TRAIN), e->set, s.n_parts, s.part)) return -1;
     return e->task->save(e, run_directory(r));
 }
 

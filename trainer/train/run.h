@@ -17,6 +17,10 @@
  *   data.json            what was trained and evaluated on, with fingerprints of the content:
  *                          {"train_samples":500,"parts":[{"split":"train","key":"data.source","file":"/data/train.de",
  *                           "fingerprint":"0123456789abcdef"}, ...]}  (file "": generated; "text": of the raw text)
+ *                        Of data in the cache of data sets also which, and whether they are as published; if not, why:
+ *                          "set":"cifar100","published":false,"why":"no record of how it was prepared"
+ *   note.txt             a line about the run's data or circumstances, which tables and figures show; written by people, or
+ *                        by adamod report --record DIR --note TEXT
  *   metrics.jsonl        one JSON object per line, each in one write. Training has a line for the first and the last update
  *                        and every train.log_every; by default for the first 2000 and then every tenth:
  *                          {"kind":"train","step":10,"epoch":0.005,"time":1.23,"loss":2.9,"nll":2.8,"accuracy":0.4,"lr":0.003,
@@ -72,8 +76,8 @@ const char *run_directory(const run *r);
 /* Adds fields to machine.json. */
 int run_describe(run *r, int n, const char *const (*pairs)[2]);
 
-/* Writes data.json. */
-int run_add_data(run *r, int64_t train_samples, int n, const task_part *parts);
+/* Writes data.json. set: in the cache, which the data are from; NULL: none. */
+int run_add_data(run *r, int64_t train_samples, const struct data_set *set, int n, const task_part *parts);
 
 /* Numbers by name; NAN is left out. */
 enum { RUN_VALUES = 24 };

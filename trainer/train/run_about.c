@@ -1,6 +1,7 @@
 /* run_about.c - recipe.yaml, machine.json, task.json, data.json. */
 #include "train/run_parts.h"
 
+#include "data/sets/data_sets.h"
 #include "support/run_format.h"
 #include "support/text.h"
 
@@ -125,10 +126,19 @@ int run_write_task(const run *r) {
     return run_write_json(r, "task.json", &j);
 }
 
-int run_add_data(run *r, int64_t train_samples, int n, const task_part *parts) {
+static void add_origin(json *j, const data_set *set) {
+    data_origin origin;
+    data_set_origin(set, &origin);
+    json_pair(j, "set", set->name);
+    json_pair_boolean(j, "published", origin.kind == DATA_AS_PUBLISHED);
+    if (*origin.why) json_pair(j, "why", origin.why);
+}
+
+int run_add_data(run *r, int64_t train_samples, const data_set *set, int n, const task_part *parts) {
     json j = {0};
     json_open(&j, '{');
     json_pair_number(&j, "train_samples", (double)train_samples);
+    if (set) add_origin(&j, set);
     json_pair_open(&j, "parts", '[');
     for (int i = 0; i < n; i++) {
         char fingerprint[24], text[24];

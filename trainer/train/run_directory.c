@@ -19,7 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char lock_name[] = "metrics.jsonl", recipe_name[] = "recipe.yaml", checkpoints_name[] = "checkpoints";
+static const char lock_name[] = "metrics.jsonl", recipe_name[] = "recipe.yaml", checkpoints_name[] = "checkpoints",
+                  note_name[] = "note.txt"; /* people's own */
 
 /* ---- What is there ----------------------------------------------------------------------------------------------- */
 
@@ -32,8 +33,8 @@ static bool is_temporary(const char *name) { return text_begins(name, ".adamod-"
 
 /* Whether a run without a checkpoint may have a file of this name. */
 static bool is_runs(const char *name, const task *const *tasks) {
-    static const char *const names[] = {"recipe.yaml",   "machine.json",     "task.json",     "data.json",
-                                        "metrics.jsonl", "histograms.jsonl", "samples.jsonl", NULL};
+    static const char *const names[] = {"recipe.yaml",      "machine.json",  "task.json", "data.json", "metrics.jsonl",
+                                        "histograms.jsonl", "samples.jsonl", note_name,   NULL};
     int number, used = 0;
     for (; tasks && *tasks; tasks++) {
         if (is_one_of(name, (*tasks)->saves)) return true;
@@ -176,7 +177,8 @@ static int clear(run *r) {
     int status = d ? 0 : adamod__fail(ADAMOD_ERROR_IO, "%s: %s", r->directory, strerror(errno));
     for (struct dirent *e; !status && (e = readdir(d));) {
         const char *name = e->d_name;
-        if (text_begins(name, ".adamod-") || strcmp(name, lock_name) == 0 || !is_runs(name, r->recipe.tasks)) continue;
+        if (text_begins(name, ".adamod-") || !is_runs(name, r->recipe.tasks)) continue;
+        if (strcmp(name, lock_name) == 0 || strcmp(name, note_name) == 0) continue;
         r->again = true;
         if (strcmp(name, recipe_name) == 0) r->had_recipe = true;
         else status = remove_at(r, dirfd(d), name);

@@ -98,6 +98,7 @@ typedef int (*task_sample)(void *context, int n, const task_text *texts);
 
 typedef struct experiment experiment;
 typedef struct task_bench task_bench;
+struct data_set;
 
 struct task {
     const char *name;                /* value of data.task */
@@ -207,6 +208,7 @@ struct experiment {
     shard *shard;   /* of the optimizer's states; NULL: every rank has all */
     char slow[256]; /* why the exchange is slower than it could be; "": it is not */
     task_progress progress;
+    const struct data_set *set; /* in the cache, which the data are read from (data/sets/data_sets.h); NULL: none */
     char gone[SPLITS][1024]; /* why a split of a trained model cannot be read any more; "": it can, or there is none */
 };
 

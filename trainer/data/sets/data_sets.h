@@ -9,7 +9,7 @@
  *   downloads/SET/FILE       as downloaded. FILE.part: an incomplete download; FILE.bad: a wrong file; FILE.sha256: the
  *                            checksum of a file without a published one, once the set was prepared from it.
  *                            A copy of this folder is a mirror.
- *   prepared/SET/            complete or not there */
+ *   prepared/SET/            complete or not there. Its origin.json records what it was prepared from, and its files */
 #pragma once
 
 #include "support/digest.h"
@@ -94,6 +94,52 @@ data_state data_set_state(const data_set *s);
 /* If some of a set was deleted, adds to the message of a failure how to prepare it again. s may be NULL. */
 int data_set_explain(const data_set *s);
 
+/* Calls look for each file of the prepared set, by its name in the folder, until one returns false. Returns whether none did. */
+bool data_set_files(const data_set *s, bool (*look)(void *context, const char *name), void *context);
+
+/* ---- where a prepared set came from: sets_origin.c ---- */
+
+/* What shows that a downloaded file is the published one. */
+typedef enum data_proof {
+    DATA_CHECKSUM,   /* its checksum is published, or that of its unpacked text */
+    DATA_NO_PROOF,   /* nothing does: no checksum is published */
+    DATA_NAMES_ONLY, /* nothing does: a checksum is published and differs, but names and sizes of members fit */
+    DATA_OWN         /* the user gave another checksum, or none */
+} data_proof;
+
+typedef struct data_source_file {
+    const data_file *file;
+    data_proof proof;
+    digest_kind kind;
+    char checksum[DIGEST_HEX]; /* of the file; "": not known */
+} data_source_file;
+
+/* The downloads of a set, checked. */
+typedef struct data_downloads {
+    data_source_file *list;
+    int n;
+    bool unsure; /* some file is identified only by the names of its members, not by a checksum */
+} data_downloads;
+
+/* Writes the record of a set whose files are all in this folder. */
+int data_set_write_origin(const data_set *s, const data_downloads *from, const char *folder);
+
+typedef enum data_origin_kind {
+    DATA_AS_PUBLISHED, /* prepared from the published files, as far as checksums are published, and not changed since */
+    DATA_UNRECORDED,   /* made by hand, or by a version without records */
+    DATA_CHANGED,      /* a file is not as it was prepared */
+    DATA_OF_OWN_FILES  /* prepared from other files than the published ones */
+} data_origin_kind;
+
+typedef struct data_origin {
+    data_origin_kind kind;
+    char why[128]; /* in a few words, if it is not as published: "no record of how it was prepared" */
+} data_origin;
+
+/* Looks at the folder of a prepared set. A file counts as unchanged if its size and time are those of the record; else if its
+ * SHA-256 is, which copies without their times need. */
+void data_set_origin(const data_set *s, data_origin *out);
+
 /* ---- other addresses ---- */
 
 /* Another address of a file, with its size and checksum if they differ, or of a mirror of all sets. */
@@ -137,9 +183,10 @@ typedef struct data_options {
     void *context;
 } data_options;
 
-/* Downloads missing files and verifies all. Parts of failed downloads are kept. *unsure: some file is identified only by the
- * names of its members, not by a checksum. */
-int data_set_get(const data_set *s, const data_options *o, bool *unsure);
+/* Downloads missing files and verifies all. Parts of failed downloads are kept. out: to be freed, also after a failure. */
+int data_set_get(const data_set *s, const data_options *o, data_downloads *out);
+void data_downloads_free(data_downloads *d);
 /* Records the checksums of files without a published one, to verify later downloads. */
 int data_set_record(const data_set *s, const data_options *o);
+/* Leaves a prepared set as it is, unless o->again; a note says if its folder has no record, or was changed since. */
 int data_set_prepare(const data_set *s, const data_options *o);

@@ -48,25 +48,29 @@ int data_set_path(const data_set *s, char *out, size_t size) {
 
 /* ---- what is there ---- */
 
-static bool has(const char *folder, const char *name, const char *end) {
-    char path[DATA_SET_PATH + 128];
-    snprintf(path, sizeof path, "%s/%s%s", folder, name, end);
-    return access(path, F_OK) == 0;
+bool data_set_files(const data_set *s, bool (*look)(void *context, const char *name), void *context) {
+    static const char *const parts[] = {"train.", "valid.", "test.", "test.raw.", NULL};
+    bool all = !s->pairs || look(context, "codes");
+    for (const char *const *part = parts; s->pairs && *part; part++) {
+        for (int side = 0; side < 2 && all; side++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s%s", *part, s->languages[side]);
+            all = look(context, name);
+        }
+    }
+    for (const data_copy *c = s->copies; all && c && c->to; c++) all = look(context, c->to);
+    for (const data_file *f = s->files; !s->pairs && !s->copies && f->name; f++) {
+        for (const char *const *m = f->members; all && m && *m; m++) all = look(context, *m);
+    }
+    return all;
 }
 
+static bool is_in(void *folder, const char *name) { return access(path_join(folder, name).text, F_OK) == 0; }
+
 data_state data_set_state(const data_set *s) {
-    static const char *const names[] = {"train.", "valid.", "test.", "test.raw.", NULL};
     char folder[DATA_SET_PATH];
     if (data_set_folder(s, "prepared", folder, sizeof folder) || access(folder, F_OK)) return DATA_MISSING;
-    bool whole = !s->pairs || has(folder, "codes", "");
-    for (const char *const *n = names; s->pairs && *n; n++) {
-        for (int side = 0; side < 2; side++) whole = whole && has(folder, *n, s->languages[side]);
-    }
-    for (const data_copy *c = s->copies; c && c->to; c++) whole = whole && has(folder, c->to, "");
-    for (const data_file *f = s->files; !s->pairs && !s->copies && f->name; f++) {
-        for (const char *const *m = f->members; m && *m; m++) whole = whole && has(folder, *m, "");
-    }
-    return whole ? DATA_PREPARED : DATA_PARTLY;
+    return data_set_files(s, is_in, folder) ? DATA_PREPARED : DATA_PARTLY;
 }
 
 int data_set_explain(const data_set *s) {

@@ -5,11 +5,13 @@
  * of its members (sets_prepare.c). */
 #include "core/file.h"
 #include "core/error.h"
+#include "support/array.h"
 #include "support/text.h"
 #include "data/sets/address.h"
 #include "data/sets/archive_file.h"
 #include "data/sets/data_sets.h"
 #include "data/sets/download.h"
+#include "data/sets/file_digest.h"
 #include "data/sets/folders.h"
 #include "data/text_input.h"
 
@@ -21,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_ADDRESSES = 32, CHUNK = 1 << 16 };
+enum { MOST_ADDRESSES = 32 };
 
 /* A file of a set and all that is known about it. */
 typedef struct wanted {
@@ -37,6 +39,8 @@ typedef struct wanted {
     bool recorded;             /* the checksum is that of an earlier download */
     bool own;                  /* the checksum, or that there is none, is given by the user */
     bool unsure;               /* the file may not be the published one */
+    bool anew;                 /* it has not the published checksum, but members with the published names */
+    char found[DIGEST_HEX];    /* the file's checksum; "": not computed */
     const char *doing;         /* for progress: "checking" or "fetching" */
 } wanted;
 
@@ -109,24 +113,8 @@ static void show_progress(void *context, int64_t done, int64_t total) {
 }
 
 static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIGEST_HEX]) {
-    char *buffer = malloc(CHUNK);
-    const int fd = adamod__file_open(path, O_RDONLY);
-    uint64_t at = 0, got = 0;
-    int error = fd < 0 ? errno : 0;
-    digest d;
     w->doing = "checking";
-    digest_start(&d, kind);
-    while (buffer && !error) {
-        if ((error = adamod__file_read(fd, at, buffer, CHUNK, &got)) || got == 0) break;
-        digest_add(&d, buffer, (size_t)got);
-        at += got;
-        show_progress(w, (int64_t)at, w->size);
-    }
-    if (fd >= 0) close(fd);
-    digest_end(&d, hex);
-    if (!buffer) error = ENOMEM;
-    free(buffer);
-    return error ? adamod__fail(ADAMOD_ERROR_IO, "%s: cannot read: %s", path, strerror(error)) : 0;
+    return file_digest(path, kind, hex, show_progress, w);
 }
 
 /* Whether a file begins like a compressed file or an archive. */
@@ -190,7 +178,7 @@ static int packed_anew(wanted *w, const char *path) {
     if (w->file->members) {
         const int whole = archive_missing() ? 0 : look_through(w, path);
         if (whole <= 0) return whole;
-        w->unsure = true;
+        w->unsure = w->anew = true;
         snprintf(
             line, sizeof line,
             "%s: its %s is not the published one; in case it was packed anew, the names and sizes of its members are "
@@ -207,8 +195,9 @@ static int packed_anew(wanted *w, const char *path) {
 
 /* 1: the file is right. 0: it is not, with a message. -1: it cannot be read. here: it did not come over a network. */
 static int verify(wanted *w, const char *path, bool here) {
-    char hex[DIGEST_HEX], record[DATA_SET_PATH + 160] = "";
-    w->unsure = false;
+    char *hex = w->found, record[DATA_SET_PATH + 160] = "";
+    w->unsure = w->anew = false;
+    *hex = 0;
     if (!*w->checksum) return look_inside(w, path);
     if (digest_of(w, path, w->kind, hex)) return -1;
     if (strcmp(hex, w->checksum) == 0) return 1;
@@ -321,23 +310,48 @@ static int record(wanted *w) {
     return 0;
 }
 
-/* Calls act for each file of a set. *unsure: whether one of them was. */
-static int with_each(const data_set *s, const data_options *o, int (*act)(wanted *w), bool *unsure) {
+/* ---- all files ---- */
+
+/* Whether the user gave a checksum that is not the published one, or none. */
+static bool is_own(const wanted *w) {
+    const data_file *f = w->file;
+    return w->own && !(f->checksum && f->kind == w->kind && strcmp(f->checksum, w->checksum) == 0);
+}
+
+static data_proof proof_of(const wanted *w) {
+    return is_own(w) ? DATA_OWN : w->anew ? DATA_NAMES_ONLY : w->file->checksum ? DATA_CHECKSUM : DATA_NO_PROOF;
+}
+
+static int add_download(data_downloads *to, const wanted *w) {
+    if (!ARRAY_EXTEND(to->list, to->n)) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
+    data_source_file *d = &to->list[to->n++];
+    *d = (data_source_file){.file = w->file, .proof = proof_of(w), .kind = w->kind};
+    snprintf(d->checksum, sizeof d->checksum, "%s", w->found);
+    to->unsure = to->unsure || w->unsure;
+    return 0;
+}
+
+/* Calls act for each file of a set, then lists it. out NULL: does not. */
+static int with_each(const data_set *s, const data_options *o, int (*act)(wanted *w), data_downloads *out) {
     wanted *w = malloc(sizeof *w);
     int status = w ? 0 : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory");
-    *unsure = false;
     for (const data_file *f = s->files; status >= 0 && f->name; f++) {
         status = plan(w, s, f, o);
         if (!status) status = act(w);
-        *unsure = *unsure || w->unsure;
+        if (status >= 0 && out && add_download(out, w)) status = -1;
     }
     free(w);
     return status < 0 ? -1 : 0;
 }
 
-int data_set_get(const data_set *s, const data_options *o, bool *unsure) { return with_each(s, o, get_file, unsure); }
-
-int data_set_record(const data_set *s, const data_options *o) {
-    bool unsure;
-    return with_each(s, o, record, &unsure);
+int data_set_get(const data_set *s, const data_options *o, data_downloads *out) {
+    *out = (data_downloads){0};
+    return with_each(s, o, get_file, out);
 }
+
+void data_downloads_free(data_downloads *d) {
+    free(d->list);
+    *d = (data_downloads){0};
+}
+
+int data_set_record(const data_set *s, const data_options *o) { return with_each(s, o, record, NULL); }

@@ -24,7 +24,7 @@ typedef struct preparing {
     const data_set *set;
     const data_options *o;
     char downloads[DATA_SET_PATH], folder[DATA_SET_PATH]; /* input and output */
-    bool unsure;                                          /* no checksum shows that it is the published set */
+    data_downloads from;
 } preparing;
 
 enum { PATH = 2 * DATA_SET_PATH, MOST_FILES = 16 };
@@ -40,7 +40,7 @@ static void tell(const preparing *p, const char *what, int64_t done, int64_t tot
 
 /* Without a checksum, checks an amount against that of the published set. expected 0: not known. */
 static int expect(const preparing *p, const char *what, int64_t found, int64_t expected, const char *unit) {
-    if (!p->unsure || !expected || found == expected) return 0;
+    if (!p->from.unsure || !expected || found == expected) return 0;
     return adamod__refuse(
         "%s: %lld %s, the published set has %lld; no checksum says that the files in %s are the published "
         "ones: delete what is not, to download it",
@@ -394,7 +394,9 @@ static int prepare_pairs(const preparing *p) {
 /* Fills the folder, which is empty and locked. */
 static int prepare_in(const preparing *p) {
     const int failed = p->set->copies ? copy_files(p) : p->set->pairs ? prepare_pairs(p) : unpack_all(p, "");
-    return failed ? -1 : check_amounts(p);
+    if (failed || check_amounts(p)) return -1;
+    tell(p, "recording what was prepared", 0, 0);
+    return data_set_write_origin(p->set, &p->from, p->folder);
 }
 
 static int prepare_locked(preparing *p, const char *place) {
@@ -411,21 +413,41 @@ static int prepare_locked(preparing *p, const char *place) {
     return -1;
 }
 
-int data_set_prepare(const data_set *s, const data_options *o) {
-    preparing p = {.set = s, .o = o};
-    char place[DATA_SET_PATH], lock[PATH];
-    if (data_set_folder(s, "prepared", place, sizeof place)) return -1;
-    if (data_set_folder(s, "downloads", p.downloads, sizeof p.downloads)) return -1;
-    if (!o->again && data_set_state(s) == DATA_PREPARED) return 0;
-    if (data_set_get(s, o, &p.unsure)) return -1;
+static int prepare_new(preparing *p, const char *place) {
+    char lock[PATH];
+    if (data_set_get(p->set, p->o, &p->from)) return -1;
     snprintf(lock, sizeof lock, "%.*s", (int)(strrchr(place, '/') - place), place);
     if (folder_make(lock)) return -1;
     snprintf(lock, sizeof lock, "%s.lock", place);
-    snprintf(p.folder, sizeof p.folder, "%.500s.new", place);
+    snprintf(p->folder, sizeof p->folder, "%.500s.new", place);
     const int fd = folder_lock(lock);
     if (fd < 0) return -1;
-    const int status = prepare_locked(&p, place);
+    const int status = prepare_locked(p, place);
     (void)unlink(lock);
     close(fd);
-    return status ? -1 : data_set_record(s, o);
+    return status ? -1 : data_set_record(p->set, p->o);
+}
+
+/* Says so if nobody can know that a folder is as this program prepared it. */
+static void note_origin(const data_set *s, const data_options *o) {
+    data_origin origin;
+    char line[320];
+    data_set_origin(s, &origin);
+    if (!o->note || (origin.kind != DATA_UNRECORDED && origin.kind != DATA_CHANGED)) return;
+    snprintf(
+        line, sizeof line,
+        "%s: %s, so tables call these \"own files\"; adamod data prepare --again %s replaces them by the published ones",
+        s->name, origin.why, s->name);
+    o->note(o->context, line);
+}
+
+int data_set_prepare(const data_set *s, const data_options *o) {
+    preparing p = {.set = s, .o = o};
+    char place[DATA_SET_PATH];
+    if (data_set_folder(s, "prepared", place, sizeof place)) return -1;
+    if (data_set_folder(s, "downloads", p.downloads, sizeof p.downloads)) return -1;
+    if (!o->again && data_set_state(s) == DATA_PREPARED) return note_origin(s, o), 0;
+    const int status = prepare_new(&p, place);
+    data_downloads_free(&p.from);
+    return status;
 }
