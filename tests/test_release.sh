@@ -175,10 +175,18 @@ cmp dist/packaging/brew/adamod.rb <(printf 'v 2.10.3\na %s\nb %s c@d.e\n' "$sums
 grep -q ' packaging/brew/adamod.rb$' dist/SHA256SUMS || fail "SHA256SUMS lacks what is in folders"
 rm -r dist
 # shellcheck disable=SC2016
-printf '#!/bin/sh\nfor out; do :; done\ntouch "$out/a.deb" "$out/a.changes" "$out/a.buildinfo"\n' >scripts/deb && chmod +x scripts/deb
-scripts/release --dirty --only deb >../out 2>../err || { cat ../err && fail "packages"; }
+printf '#!/bin/sh\n[ -z "$CMAKE_C_COMPILER_LAUNCHER" ] || exit 1\nfor out; do :; done\ntouch "$out/a.deb" "$out/a.changes" "$out/a.buildinfo"\n' >scripts/deb && chmod +x scripts/deb
+CMAKE_C_COMPILER_LAUNCHER=ccache scripts/release --dirty --only deb >../out 2>../err || { cat ../err && fail "packages"; }
 [ "$(echo dist/*)" = 'dist/SHA256SUMS dist/a.deb' ] || fail "packages: $(echo dist/*)"
-rm -r dist scripts/deb
+rm -r dist
+# shellcheck disable=SC2016
+printf '#!/bin/sh\n[ "$1" != --needs ] || { echo "deb: not installed: zork" >&2; exit 1; }\n' >scripts/deb
+status=0
+scripts/release --dirty --only source,deb >../out 2>../err || status=$?
+[ "$status $(grep -v '^release: ' ../err)" = $'1 deb: not installed: zork\nscripts/release: deb failed with status 1' ] ||
+    fail "what is missing is not said first: status $status, $(cat ../err)"
+[ ! -e dist ] || fail "something is missing, and dist is made"
+rm scripts/deb
 scripts/release --only source >../out 2>../err || { cat ../err && fail "a commit without a tag"; }
 grep -qx "release: this commit has no tag yet: git tag -s v0.1.0 -m 'adamod 0.1.0'" ../err || fail "no word of the tag: $(cat ../err)"
 git tag -m 'adamod 0.1.0' v0.1.0
