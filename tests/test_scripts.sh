@@ -98,7 +98,7 @@ echo "ok build, on a terminal"
 cuda_settings() { # cuda_settings GPUS: what is configured for --cuda gpu where nvidia-smi says that
     program nvidia-smi <<<"[ -n '$1' ] && echo '$1'"
     scripts/build --cuda gpu >"$work/out" 2>&1 || { cat "$work/out" && fail "build --cuda gpu"; }
-    sed 's/--preset release //' "$work/configured"
+    sed 's/--preset release -UADAMOD_CUDA_FAST_COMPILE //' "$work/configured"
 }
 [ "$(cuda_settings '')" = '-UADAMOD_CUDA_ARCHITECTURES -DADAMOD_CUDA=OFF' ] || fail "CUDA code without a GPU"
 [ "$(cuda_settings 9.0)" = '-DADAMOD_CUDA=AUTO -DADAMOD_CUDA_ARCHITECTURES=90-real' ] || fail "CUDA code for a GPU"

@@ -46,6 +46,10 @@ set(cuda_compression "")
 if(cuda AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
     set(cuda_compression -compress-mode=size)
 endif()
+set(cuda_fast_compile "")
+if(cuda AND ADAMOD_CUDA_FAST_COMPILE AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
+    set(cuda_fast_compile --Ofast-compile=max)
+endif()
 
 # Hardening: makes bugs in this code harder to exploit. Optimized builds only: _FORTIFY_SOURCE has no effect in others, and
 # sanitizers find more. A packager's own level of _FORTIFY_SOURCE is kept.
