@@ -68,6 +68,8 @@ const study_cell *study_cell_of(const study_results *r, int experiment, int meth
 const char *study_measure(const study_results *r, int experiment);
 /* The metric itself, as its runs describe it; NULL: there are no runs. */
 const metric *study_metric(const study_results *r, int experiment);
+/* Another metric of its runs; NULL: they have none of that name. */
+const metric *study_metric_named(const study_results *r, int experiment, const char *name);
 
 /* What is not as planned, with semicolons between: "1 of 3 seeds; 10 of 200 epochs; own files"; "": nothing. */
 typedef struct study_marks {

@@ -26,16 +26,20 @@ static const metric *find_metric(const report_run *run, const char *name) {
     return NULL;
 }
 
-const metric *study_metric(const study_results *r, int experiment) {
+const metric *study_metric_named(const study_results *r, int experiment, const char *name) {
     const study_experiment *e = &r->s->experiment[experiment];
     for (int i = 0; i < e->n_methods; i++) {
         const study_cell *cell = study_cell_of(r, experiment, i);
         for (int k = 0; k < cell->n; k++) {
-            const metric *m = find_metric(&cell->run[k], study_measure(r, experiment));
+            const metric *m = find_metric(&cell->run[k], name);
             if (m) return m;
         }
     }
     return NULL;
+}
+
+const metric *study_metric(const study_results *r, int experiment) {
+    return study_metric_named(r, experiment, study_measure(r, experiment));
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <strings.h>
 
 /* A cell of a table. */
 typedef struct place {
@@ -166,14 +167,16 @@ static void put_cell(sheet *to, const place *p) {
 static void put_head(sheet *to, const study_results *r, int experiment, int column) {
     const study_experiment *e = &r->s->experiment[experiment];
     const char *name = study_measure(r, experiment);
-    const metric *m = study_metric(r, experiment);
+    const metric *m = study_metric(r, experiment), *of_paper = study_metric_named(r, experiment, e->measure);
     if (strcmp(name, e->measure) == 0) {
         sheet_put(to, 0, column, "%s", e->title);
         sheet_put(to, 0, column + 1, "paper");
     } else {
         sheet_put(to, 0, column, "%s (%s%s%s)", e->title, m ? m->label : name, m && *m->unit ? " " : "",
                   m ? m->unit : "");
-        sheet_put(to, 0, column + 1, "paper (%s)", e->measure);
+        /* Of the runs' own task, which may mean something else by the name: only "BLEU" for "bleu". */
+        const bool same = of_paper && strcasecmp(of_paper->label, e->measure) == 0;
+        sheet_put(to, 0, column + 1, "paper (%s)", same ? of_paper->label : e->measure);
     }
 }
 
