@@ -722,7 +722,7 @@ RUN_TESTS(ENTRY_OF_ONE_THREAD(codes_are_right_on_average), ENTRY(codes_at_the_en
           ENTRY(states_of_the_callers_are_as_the_handles), ENTRY(scales_without_states_in_8_bits_are_refused),
           ENTRY(values_are_encoded_to_the_nearest_code), ENTRY(encoding_refuses_what_it_cannot_do),
           ENTRY(a_block_with_a_nan_is_lost), ENTRY(infinities_saturate),
-          ENTRY(one_huge_gradient_does_not_ruin_its_block), ENTRY(only_rules_that_have_it_take_it),
+          ENTRY_OF_ONE_THREAD(one_huge_gradient_does_not_ruin_its_block), ENTRY(only_rules_that_have_it_take_it),
           ENTRY(centered_rmsprop_does_not_take_it), ENTRY(a_state_begins_with_its_option),
           ENTRY(memory_of_states_in_8_bits), ENTRY_OF_ONE_THREAD(training_hardly_notices),
           ENTRY_OF_ONE_THREAD(the_quick_way_gives_the_same), ENTRY_OF_ONE_THREAD(rounding_has_no_bias_and_no_memory))

@@ -284,7 +284,7 @@ TEST(the_same_seed_gives_the_same_text_on_every_backend) {
     CHECK(strlen(first) > 60);
 }
 
-RUN_TESTS(ENTRY(tokens_are_drawn_by_their_probabilities), ENTRY(the_likeliest_of_many_are_candidates),
+RUN_TESTS(ENTRY(tokens_are_drawn_by_their_probabilities), ENTRY_OF_ONE_THREAD(the_likeliest_of_many_are_candidates),
           ENTRY(a_draw_follows_from_seed_and_number_and_not_from_last_bits),
           ENTRY(words_are_written_with_spaces_and_lines), ENTRY(unknown_words_are_named),
           ENTRY(a_text_without_line_ends_has_none), ENTRY(characters_are_written_as_they_are),

@@ -322,5 +322,6 @@ RUN_TESTS(ENTRY_OF_ONE_THREAD(products_of_rounded_factors_are_right_for_all_shap
           ENTRY(the_instructions_have_a_name), ENTRY(linear_is_the_reference_of_rounded_factors),
           ENTRY(convolution_is_the_reference_of_rounded_factors),
           ENTRY(linear_cross_entropy_is_the_reference_of_rounded_factors),
-          ENTRY(lstm_is_the_reference_of_rounded_factors), ENTRY(losses_are_those_of_full_precision_within_rounding),
+          ENTRY(lstm_is_the_reference_of_rounded_factors),
+          ENTRY_OF_ONE_THREAD(losses_are_those_of_full_precision_within_rounding),
           ENTRY(a_model_has_the_same_bits_for_any_number_of_threads))

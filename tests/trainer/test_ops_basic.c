@@ -464,7 +464,7 @@ TEST(sums_say_which_shapes_do_not_fit) {
     CHECK_HAS(opcheck_shape(&o), "vectors of 5");
 }
 
-RUN_TESTS(ENTRY(products_are_right_for_all_shapes_and_transpositions),
+RUN_TESTS(ENTRY_OF_ONE_THREAD(products_are_right_for_all_shapes_and_transpositions),
           ENTRY(products_are_the_same_bits_for_any_number_of_threads), ENTRY(products_of_few_rows_are_dot_products),
           ENTRY(products_start_no_threads), ENTRY(each_element_of_a_product_is_finished_once),
           ENTRY(the_library_has_a_name), ENTRY(gradients_of_linear), ENTRY(linear_on_the_cpu_is_the_reference),
