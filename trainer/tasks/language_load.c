@@ -22,8 +22,8 @@ static const struct {
     const char *files[SPLITS]; /* instead of train.txt, valid.txt and test.txt; "": none */
     bool packed, is_public;
 } sets[] = {
-    [LANGUAGE_GENERATED] = {"generated"},
-    [LANGUAGE_TEXT] = {"text"},
+    [LANGUAGE_GENERATED] = {.name = "generated"},
+    [LANGUAGE_TEXT] = {.name = "text"},
     [LANGUAGE_PACKED] = {"packed", {"train.bin", "val.bin", ""}, true, false},
     [LANGUAGE_PTB] = {"ptb", {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"}, false, true},
     [LANGUAGE_TINYSHAKESPEARE] = {"tinyshakespeare", {"train.txt", "valid.txt", ""}, false, true},
