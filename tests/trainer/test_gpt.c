@@ -349,6 +349,9 @@ TEST(caches_predict_what_the_whole_text_does) {
     check_caches(WITH(LARGER));
     check_caches(WITH(LARGER, MODERN));
     check_caches(WITH(LARGER, MODERN, "train.backend=ref"));
+}
+
+TEST(caches_of_two_threads_predict_it_too) {
     check_caches(WITH(LARGER, "model.heads=4", "model.kv_heads=1", "train.threads=2"));
 }
 
@@ -411,5 +414,6 @@ RUN_TESTS(ENTRY(gpt2s_sizes_have_its_parameters), ENTRY(operations_of_a_token_ar
           ENTRY(an_epoch_reads_windows_once_in_an_order_of_its_own), ENTRY(an_evaluation_counts_every_token_once),
           ENTRY_OF_ONE_THREAD(a_small_model_comes_near_the_best_perplexity),
           ENTRY(bits_repeat_with_threads_and_after_a_resume), ENTRY_OF_ONE_THREAD(recomputed_values_have_the_same_bits),
-          ENTRY_OF_ONE_THREAD(recomputed_blocks_keep_one_value_each), ENTRY(caches_predict_what_the_whole_text_does),
+          ENTRY_OF_ONE_THREAD(recomputed_blocks_keep_one_value_each),
+          ENTRY_OF_ONE_THREAD(caches_predict_what_the_whole_text_does), ENTRY(caches_of_two_threads_predict_it_too),
           ENTRY(text_is_longer_than_the_context_and_the_same_with_more_threads), ENTRY(sizes_that_do_not_fit_are_named))
