@@ -12,7 +12,7 @@ static void check_message(const char *msg) { require(strlen(msg) > 3 && is_line(
 
 /* Every pair obeys the options, and every line is accounted for. */
 static void check_text(const corpus_text *text, const corpus_options *o) {
-    const corpus_report *r = &text->report;
+    const corpus_counts *r = &text->counts;
     require(text->n > 0 && text->n + r->empty + r->ratio + r->too_long == r->lines && r->truncated <= text->n);
     for (int64_t i = 0; i < text->n; i++) {
         text_slice src = corpus_sentence(&text->src, i), tgt = corpus_sentence(&text->tgt, i);
