@@ -6,7 +6,7 @@ option(ADAMOD_WERROR "Treat warnings as errors" OFF)
 option(ADAMOD_FUZZ "Build the fuzz targets of tests/fuzz (needs clang)" OFF)
 set(ADAMOD_CUDA AUTO CACHE STRING "Build for NVIDIA GPUs: ON, OFF, or AUTO, where nvcc is found")
 set(ADAMOD_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "The GPUs to build for, as CMake names them")
-option(ADAMOD_CUDA_FAST_COMPILE "Compile GPU code in a third of the time, for tests of all but its speed (CUDA 13)" OFF)
+option(ADAMOD_CUDA_FAST_COMPILE "Compile GPU code in less than half the time, for tests of all but its speed (CUDA 13)" OFF)
 set(ADAMOD_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize=, say address,undefined")
 
 set(ADAMOD_LIB ${CMAKE_CURRENT_LIST_DIR}/..)
